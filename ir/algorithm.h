@@ -1,0 +1,35 @@
+// Graph algorithms. algorithm.cpp is the only file that calls Boost.Graph's.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace attnfuse {
+
+// Every node, operands before users.
+std::vector<NodeId> execution_order(const Graph& graph);
+
+// The nodes that `roots` depend on (roots included), in execution order.
+std::vector<NodeId> cone(const Graph& graph, const std::vector<NodeId>& roots);
+
+// Number of uses of each node inside the cone of `roots`.
+std::map<NodeId, int> use_counts(const Graph& graph, const std::vector<NodeId>& roots);
+
+// The first Node of a kind, or an invalid id.
+template <class Kind>
+NodeId find(const Graph& graph) {
+  for (std::uint32_t v = 0; v < graph.size(); ++v)
+    if (as<Kind>(graph.node({v}))) return {v};
+  return {};
+}
+
+// Copies the live part of `from` into a new graph with the same program and tensors, node by node in
+// execution order. `rewrite` sees each node with its operands already mapped and returns the node that
+// replaces it, or an invalid id to copy it as it is.
+using Rewrite = std::function<NodeId(Graph& to, const Graph& from, NodeId id, std::span<const NodeId> mapped_operands)>;
+Graph rewrite_live(const Graph& from, const Rewrite& rewrite);
+
+}  // namespace attnfuse

@@ -1,0 +1,158 @@
+// Graph: one attention program as a dataflow graph.
+//
+// Vertices are values, edges run user -> operand (out_edges are the operands in order), so a
+// topological sort is execution order and the vertices reachable from the outputs are the live set.
+// A graph only grows: a pass builds a new one. Every value has a type and the set of axes it depends
+// on; the axes decide where it is computed.
+//
+// A forward program looks like this (llama3, abbreviated):
+//   q = input(query) {b,h,i,d}    q' = rope expression of q            -> rounded to the dtype
+//   k = input(key)   {b,g,j,d}    k' = rope expression of k
+//   x = scores(q', k') {b,h,i,j}  y = score expression of x            (f32)
+//   m = mask predicate {b,h,i,j}
+//   p = normalize(y, m, [sink])   o = attend(p, v')  {b,h,i,d}         e = logsumexp(p) {b,h,i}
+//   outputs: o, lse
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <boost/graph/adjacency_list.hpp>
+
+#include "ir/diagnostic.h"
+#include "ir/scalar_op.h"
+#include "ir/types.h"
+
+namespace attnfuse {
+
+struct NodeId {
+  std::uint32_t value = UINT32_MAX;
+  bool valid() const { return value != UINT32_MAX; }
+  auto operator<=>(const NodeId&) const = default;
+};
+
+struct TensorId {
+  std::uint32_t value = UINT32_MAX;
+  bool valid() const { return value != UINT32_MAX; }
+  auto operator<=>(const TensorId&) const = default;
+};
+
+// Sizes a program may name. heads, kv_heads, head_dim and v_head_dim are compiled in; batch, sq and skv
+// are run-time arguments.
+enum class Size : std::uint8_t { batch, heads, kv_heads, sq, skv, head_dim, v_head_dim };
+std::string_view name(Size size);
+
+// The length of one dimension of a captured tensor: a named size or a number.
+struct Extent {
+  std::variant<Size, std::int64_t> value;
+  bool operator==(const Extent&) const = default;
+};
+
+// constant: a table the compiler computed; its values are in the graph.
+enum class TensorRole : std::uint8_t { query, key, value, captured, constant };
+
+struct TensorInfo {
+  std::string name;
+  DType dtype;
+  TensorRole role;
+  std::vector<Extent> shape;  // query [b,h,sq,head_dim], key [b,g,skv,head_dim], value [b,g,skv,v_head_dim]
+  bool grad = false;           // its gradient is wanted
+  std::vector<double> values;  // of a constant table
+  Where where;
+};
+
+// ---- node kinds -----------------------------------------------------------------------------
+
+struct Input { TensorId tensor; };                 // query, key or value at its own axes
+struct Constant { double value; };                 // type in Node::type
+struct SizeOf { Size size; };                      // i32
+struct Index { Axis axis; };                       // i32
+struct Variable { std::string name; };             // supplied by the surroundings: a scalar or tile element of a tile program
+struct Apply { ScalarOp op; };                     // elementwise, operands broadcast over missing axes
+struct Gather { TensorId tensor; };                // captured tensor; one i32 operand per dimension; indices are clamped to the shape
+enum class RotaryPairs : std::uint8_t { half, interleaved };
+// The paired element along d inside [0, count): half pairs d with d +- count/2, interleaved d with d^1.
+// Elements at or past count map to themselves. Its own adjoint. Operand: any value with axis d.
+struct Partner { RotaryPairs pairs; int count; };
+enum class ReduceOp : std::uint8_t { sum, max };
+struct Reduce { ReduceOp op; };                    // over d
+struct Scores {};                                  // (query', key') -> {b,h,i,j}: dot product over d
+enum class NormalizeKind : std::uint8_t { softmax, softmax_sink };
+struct Normalize { NormalizeKind kind; };          // (scores, mask[, sink {h}]) -> {b,h,i,j} weights
+struct Attend {};                                  // (weights, value') -> {b,h,i,d}
+struct LogSumExp {};                               // (weights) -> {b,h,i}: natural log, sink included
+struct Output { std::string name; };               // operand: the value; "o" in the dtype, "lse" in f32
+
+using NodeKind = std::variant<Input, Constant, SizeOf, Index, Variable, Apply, Gather, Partner, Reduce, Scores,
+                              Normalize, Attend, LogSumExp, Output>;
+
+struct Node {
+  NodeKind kind;
+  ValueType type = ValueType::f32;
+  Axes axes;
+  Where where;
+};
+
+struct Use { int position = 0; };  // operand position, redundant with edge order, kept for dot
+
+// What is compiled in.
+struct ProgramInfo {
+  std::string name;
+  int heads = 1;
+  int kv_heads = 1;    // divides heads
+  int head_dim = 64;   // of query and key
+  int v_head_dim = 64;
+  DType dtype = DType::f16;
+  Where where;
+};
+
+class Graph {
+ public:
+  using Adjacency = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS, Node, Use>;
+
+  explicit Graph(ProgramInfo info = {}) : info_(std::move(info)) {}
+
+  const ProgramInfo& info() const { return info_; }
+  const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  const TensorInfo& tensor(TensorId id) const { return tensors_.at(id.value); }
+  const Adjacency& adjacency() const { return adjacency_; }
+  std::size_t size() const { return num_vertices(adjacency_); }
+  const Node& node(NodeId id) const { return adjacency_[id.value]; }
+  std::vector<NodeId> operands(NodeId id) const;
+  NodeId operand(NodeId id, int position) const;
+  const std::vector<NodeId>& outputs() const { return outputs_; }
+  NodeId output(std::string_view name) const;  // invalid when absent
+  TensorId find_tensor(std::string_view name) const;
+
+  TensorId add_tensor(TensorInfo info);
+  // Appends a node; type and axes follow from the kind and the operands.
+  NodeId add(NodeKind kind, std::span<const NodeId> operands, Where where = {});
+  NodeId add(NodeKind kind, std::initializer_list<NodeId> operands = {}, Where where = {});
+
+  // Shorthands used by blocks and passes.
+  NodeId constant(double value, ValueType type = ValueType::f32);
+  NodeId index(Axis axis) { return add(Index{axis}); }
+  NodeId variable(std::string name, ValueType type, Axes axes = {});
+  NodeId apply(ScalarOp op, std::initializer_list<NodeId> operands) { return add(Apply{op}, operands); }
+
+ private:
+  ProgramInfo info_;
+  std::vector<TensorInfo> tensors_;
+  Adjacency adjacency_;
+  std::vector<NodeId> outputs_;
+};
+
+template <class Kind>
+const Kind* as(const Node& node) { return std::get_if<Kind>(&node.kind); }
+
+template <class... Handlers>
+struct overloaded : Handlers... { using Handlers::operator()...; };
+template <class... Handlers>
+overloaded(Handlers...) -> overloaded<Handlers...>;
+
+}  // namespace attnfuse

@@ -1,0 +1,30 @@
+// Schedule: the numbers that turn a program into one kernel. A schedule table row or the derived default.
+#pragma once
+
+#include <string>
+
+#include "ir/target.h"
+
+namespace attnfuse {
+
+struct Schedule {
+  std::string name = "portable";
+  int block_q = 64;  // query rows per workgroup = warps * rows_per_warp
+  int block_k = 64;  // keys per step
+  int warps = 4;
+  int rows_per_warp = 16;
+  bool query_in_registers = false;  // query operands are loaded once, not every step
+  CopyKind copy = CopyKind::direct;
+  int vector_bytes = 16;  // global access width; the element size when pointers or strides are not aligned
+  std::string source;     // "table" or "derived": where the numbers come from
+  bool operator==(const Schedule&) const = default;
+};
+
+// What a schedule needs, for the proof that it fits.
+struct Footprint {
+  int shared_bytes = 0;
+  int threads = 0;
+  int registers = 0;  // estimate: accumulators, scores, operands, addresses
+};
+
+}  // namespace attnfuse

@@ -1,0 +1,57 @@
+// Targets are data: what a machine offers, in fields that passes and shared emitters may ask.
+// Shared code never asks for a target's name.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/layout.h"
+#include "ir/types.h"
+
+namespace attnfuse {
+
+// How a tile travels from global to shared memory; see Channel in ir/tile.h.
+enum class CopyKind : unsigned char {
+  direct,  // load and store where the copy is asked for
+  staged,  // load into registers where it is asked for, store to shared memory where it is needed
+  async,   // the machine copies in the background
+};
+
+// A matrix product instruction: accumulator[m,n] += a[m,k] * b[n,k], operands by rows of k.
+struct MatrixUnit {
+  std::string leaf;  // which emitter leaf writes it: "fma", "mma.sync", "mfma", ...
+  std::vector<DType> operands;
+  int m = 1, n = 1, k = 1;
+  FragmentLayout a, b, accumulator;  // a: m x k, b: n x k, accumulator: m x n; empty when opaque or fma
+  bool opaque = false;  // accumulators cannot be addressed: scores go through shared memory
+  // Compute S^T = K Q^T and O^T = V^T P^T, so that the accumulator of the first product is an operand of the second.
+  bool transposed = false;
+  bool accumulator_is_operand = false;  // probabilities go from accumulator to operand without shared memory
+  bool is_fma() const { return m == 1; }
+};
+
+struct Target {
+  std::string name;     // "cuda:sm_90a": backend, colon, architecture
+  std::string backend;  // "cuda"
+  std::string arch;     // "sm_90a"
+  std::string title;    // "NVIDIA H100, H200"
+  int warp_size = 32;   // lanes that exchange registers; 1..64
+  int max_threads = 1024;
+  int shared_bytes = 48 * 1024;  // per workgroup
+  int registers_per_thread = 255;
+  int max_grid_x = 65535;
+  CopyKind copy = CopyKind::direct;
+  int async_copy_min_bytes = 0;  // smallest element the background copy moves
+  int vector_bytes = 16;         // widest global access
+  bool lane_exchange = true;     // registers can be exchanged between lanes; else through shared memory
+  std::vector<MatrixUnit> units;  // best first; the last one is the generic fma unit, which takes every dtype
+};
+
+// The first unit that takes `dtype`.
+const MatrixUnit& matrix_unit(const Target& target, DType dtype);
+
+// "16 x 8 x 16 f16 bf16 mma.sync, 99 KiB shared, 32 lanes"
+std::string summary(const Target& target);
+
+}  // namespace attnfuse

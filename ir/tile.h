@@ -1,0 +1,146 @@
+// TileProgram: one kernel as explicit statements on tiles. A schedule writes it, emitters translate it
+// statement by statement and decide nothing.
+//
+// Expressions (scalars, loop bounds, element maps) are nodes of `expressions`, a graph whose leaves are
+//   Variable{name}   a scalar (Let, loop variable, "h", "g", "b") or the element of the tile of that name
+//   Index{axis}      the coordinate: tile.row.base + row, or tile.col.base + col; b, h, g are scalars
+//   SizeOf, Constant, Gather (captured or constant tensors), Input/Partner (inside a channel's transform)
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/layout.h"
+#include "ir/schedule.h"
+#include "ir/target.h"
+
+namespace attnfuse {
+
+struct TileId {
+  int value = -1;
+  bool valid() const { return value >= 0; }
+  bool operator==(const TileId&) const = default;
+};
+
+struct ChannelId {
+  int value = -1;
+};
+
+enum class Space : std::uint8_t { shared, registers };
+
+// Coordinate on one axis of a tile: position + base (the name of a scalar; empty = 0).
+struct TileDim {
+  Axis axis;
+  std::string base;
+};
+
+struct Tile {
+  std::string name;
+  DType type = DType::f32;
+  Space space = Space::registers;
+  int rows = 1, cols = 1;  // padded to what the matrix unit needs; a vector has 1 row or 1 column
+  TileDim row, col;
+  std::variant<FragmentLayout, SharedLayout, OpaqueLayout> layout;
+};
+
+// A shared tile that is refilled while others are used: the one asynchrony concept.
+//   put   asks for rows of the source     take  waits until they are visible to all threads
+// direct: put loads and stores.   staged: put loads into registers, take stores.   async: put starts a
+// background copy, take waits for it. Every take is also a barrier for the whole workgroup.
+// Rows at or past the limit and columns at or past the tensor's last extent are zero.
+struct Channel {
+  std::string name;
+  TileId tile;
+  TensorId source;   // query, key or value of `expressions`
+  NodeId transform;  // expression of Input and Partner(Input) of the source, rounded to the tile's type; invalid = copy
+  CopyKind kind = CopyKind::direct;
+  int vector_bytes = 16;
+};
+
+struct Statement;
+using Body = std::vector<Statement>;
+
+struct Let { std::string name; NodeId value; };            // uniform scalar
+struct Put { ChannelId channel; NodeId first_row, row_limit; };
+struct Take { ChannelId channel; };
+struct Fill { TileId tile; double value; };
+struct Move { TileId to, from; };                          // registers <-> shared, converting the type
+// accumulator[r,c] += sum_k a[r,k] * b[c,k]  (b_rows_contract: b[k,c]). With unit.transposed the
+// instruction sees b as its m side.
+struct Mma { TileId accumulator, a, b; bool b_rows_contract = false; };
+struct Map { TileId to; NodeId value; };                   // element by element; `to` may be read
+// to[r] = op over c of from[r,c], per row; `accumulate` starts from to[r]; `across_lanes` combines the lanes that
+// share a row (else each lane keeps its part).
+struct RowReduce { TileId to, from; ReduceOp op; bool accumulate = false, across_lanes = true; };
+struct LaneReduce { TileId tile; ReduceOp op; };           // combines a per-row vector's partial values over lanes
+struct ScaleRows { TileId tile, factor; };                 // tile[r,c] *= factor[r]; the tile may be opaque
+struct Barrier {};
+// Replaces NaN and infinity in a shared tile by zero and sets the (workgroup-wide) flag if there was one.
+struct Scrub { TileId tile; std::string flag; };
+// If the flag is set: tile[r,d] += v[j,d] for every key j in [begin, end) that `mask` allows and whose v[j,d] is not
+// finite. Restores what Scrub removed, for the rows that may see it.
+struct RestoreNonfinite { TileId tile; TensorId value; NodeId mask, begin, end; std::string flag; };
+struct Store { TileId from; std::string output; NodeId first_row, row_limit; };  // rows past the limit are skipped
+struct If { NodeId condition; Body body; };
+// for k = begin; k < end; k = next: with `skip` (a node over the variable `next`), tiles for which it holds are not
+// visited. `next` is visible in the body.
+struct TileLoop { std::string variable, next; NodeId begin, end, skip; Body body; };
+
+struct Statement {
+  std::variant<Let, Put, Take, Fill, Move, Mma, Map, RowReduce, LaneReduce, ScaleRows, Barrier, Scrub,
+               RestoreNonfinite, Store, If, TileLoop> kind;
+};
+
+// One field of the argument block that every backend's kernel receives (same bytes everywhere).
+struct ParamField {
+  enum class Kind : std::uint8_t {
+    pointer,  // u64 device address of `tensor`
+    stride,   // i64, elements, of dimension `dim` of `tensor` (never the last one of q, k, v, o, lse)
+    size,     // i32 run-time size: batch, sq, skv
+  };
+  Kind kind;
+  std::string name;    // "q_ptr", "q_stride_h", "skv"
+  std::string tensor;  // "q", "k", "v", "o", "lse" or a captured tensor
+  int dim = 0;
+  Size size = Size::sq;
+  int offset = 0;  // bytes from the start of the block
+  bool operator==(const ParamField&) const = default;
+};
+
+struct OutputInfo {
+  std::string name;  // "o" [b,h,i,d], "lse" [b,h,i]
+  DType dtype;
+  bool has_dim;  // has the head-dim axis
+};
+
+struct TileProgram {
+  std::string name;  // kernel entry point
+  ProgramInfo info;
+  Target target;
+  Schedule schedule;
+  Footprint footprint;
+  Graph expressions;  // its tensors are the program's, plus constant tables
+  std::vector<OutputInfo> outputs;
+  std::vector<ParamField> params;
+  int param_bytes = 0;
+  MatrixUnit unit;
+  std::vector<Tile> tiles;
+  std::vector<Channel> channels;
+  Body body;
+  std::vector<std::string> description;  // lines for the header comment: spec, tile classes, how to regenerate
+
+  const Tile& tile(TileId id) const { return tiles.at(std::size_t(id.value)); }
+  const Channel& channel(ChannelId id) const { return channels.at(std::size_t(id.value)); }
+  int threads() const { return schedule.warps * target.warp_size; }
+};
+
+// Workgroups are numbered block = (b * heads + h) * q_tiles + t, longest tiles first (t counts down);
+// q_tiles = ceil(sq / block_q). A launch uses grid (min(n, max_grid_x), ceil(n / max_grid_x), 1) and the
+// kernel returns when block >= n.
+
+Diagnostics verify(const TileProgram& program);
+std::string print(const TileProgram& program);
+
+}  // namespace attnfuse

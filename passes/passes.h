@@ -1,0 +1,66 @@
+// The passes, in pipeline order. Graph passes are target-free: const in, new graph out, verified after each.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/tile.h"
+
+namespace attnfuse {
+
+// simplify: constant folding, identities, common subexpressions. First, so that later passes match few forms.
+Result<Graph> simplify(const Graph& graph);
+// expand_partner: partner(f(x, d)) becomes f(partner(x), partner's d), so that kernels pair only inputs.
+Result<Graph> expand_partner(const Graph& graph);
+// tabulate: every maximal expression of d alone becomes a constant table, computed in double precision once
+// (RoPE frequencies, whatever their scaling, cost one load).
+Result<Graph> tabulate(const Graph& graph);
+// remove_dead: what no output needs disappears, unused captured tensors excepted.
+Result<Graph> remove_dead(const Graph& graph);
+
+struct GraphPass {
+  std::string_view name;
+  std::string_view why;  // one line: what it does and why it stands here
+  Result<Graph> (*run)(const Graph&);
+};
+std::span<const GraphPass> graph_passes();
+
+// Called after every stage with its name and text (graph or tile program); `seconds` it took.
+using StageObserver = std::function<void(std::string_view stage, const std::string& text, double seconds)>;
+Result<Graph> run_graph_passes(const Graph& graph, const StageObserver& observe = {});
+
+// How a mask divides the score tiles, from interval analysis of its predicate. Expressions are nodes of `graph` over
+// the variables q_begin, q_end, k_begin, k_end (tile bounds, inclusive-exclusive), b, h, sq, skv.
+struct TileClasses {
+  NodeId first_key, end_key;  // over q_begin, q_end: no allowed key outside [first_key, end_key)
+  bool has_holes = false;     // tiles inside the bounds may be empty: test `empty`
+  NodeId empty;               // no element of the tile is allowed
+  NodeId full;                // every element of the tile is allowed
+  bool depends_on_data = false;  // the predicate reads captured tensors: never full, never empty from them alone
+};
+// Adds the expressions to `graph` (a copy of the program extended by lowering).
+TileClasses classify_tiles(Graph& graph, NodeId mask);
+
+// Table row for the target, dtype and head dim if it fits, else the derived default.
+// Diagnostic "schedule.does-not-fit" when nothing fits.
+Result<Schedule> choose_schedule(const Graph& graph, const Target& target, int vector_bytes);
+Footprint footprint(const ProgramInfo& info, bool transforms_key, const Target& target, const Schedule& schedule);
+bool fits(const Footprint& footprint, const Target& target);
+
+// The portable schedule: synchronous matrix products, one workgroup per query tile.
+Result<TileProgram> lower_forward(const Graph& graph, const Target& target, const Schedule& schedule);
+
+// All of it: passes, schedule, lowering. vector_bytes: 16, or the element size when the caller's pointers or
+// strides are not 16-byte aligned.
+struct CompileOptions {
+  int vector_bytes = 16;
+  Schedule schedule;         // used when schedule.source is "user"
+  StageObserver observe;
+};
+Result<TileProgram> compile_to_tiles(const Graph& graph, const Target& target, const CompileOptions& options = {});
+
+}  // namespace attnfuse

@@ -1,0 +1,69 @@
+// Device: what the runtime needs from a machine. Implementations dlopen their driver.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/diagnostic.h"
+#include "ir/target.h"
+
+namespace attnfuse {
+
+// Static facts an assembler reports; -1 = not reported.
+struct Resources {
+  int registers = -1;
+  int spill_bytes = -1;
+  int shared_bytes = -1;
+};
+
+struct Binary {
+  std::string target;  // target name
+  std::string format;  // "cubin", "hsaco", "spirv"
+  std::string entry;
+  std::vector<std::byte> bytes;
+  Resources resources;
+  std::string log;  // assembler messages
+};
+
+// Device memory; freed on destruction. address() is what kernels receive.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  virtual std::uint64_t address() const = 0;
+  virtual std::size_t size() const = 0;
+};
+
+class Module {
+ public:
+  virtual ~Module() = default;
+};
+
+struct Launch {
+  std::uint32_t grid[3] = {1, 1, 1};
+  int threads = 1;       // per workgroup
+  int shared_bytes = 0;  // dynamic, where the machine has that
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string name() const = 0;
+  virtual Target target() const = 0;  // the best target this device runs
+  virtual std::vector<Target> targets() const { return {target()}; }
+  virtual Result<std::shared_ptr<Buffer>> allocate(std::size_t bytes) = 0;
+  virtual Status upload(Buffer& to, std::size_t offset, std::span<const std::byte> from) = 0;
+  virtual Status download(const Buffer& from, std::size_t offset, std::span<std::byte> to) = 0;
+  virtual Result<std::shared_ptr<Module>> load(const Binary& binary) = 0;
+  // Asynchronous; params are copied.
+  virtual Status launch(const Module& module, const Launch& launch, std::span<const std::byte> params) = 0;
+  virtual Status synchronize() = 0;
+  // Device time of what `work` launches, in milliseconds.
+  virtual Result<double> time(const std::function<Status()>& work) = 0;
+};
+
+}  // namespace attnfuse

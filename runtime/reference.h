@@ -1,0 +1,29 @@
+// The reference: the program's first graph evaluated in double precision by plain loops over b, h, i, j, d.
+// It knows nothing of tiles, passes or schedules, so that it can judge them.
+#pragma once
+
+#include "ir/graph.h"
+#include "runtime/tensor.h"
+
+namespace attnfuse {
+
+// Where a same-dtype implementation would round: none for the oracle, the program's dtype for the naive run
+// whose error calibrates tolerances (transformed q, k, v and the probabilities in the dtype, every
+// intermediate in f32).
+enum class Rounding { none, naive };
+
+// "o" (the program's dtype when naive, else f32 holding doubles rounded once... see values) and "lse" as doubles.
+struct ReferenceOutputs {
+  Sizes sizes;
+  std::vector<double> o;    // [b,h,sq,v_head_dim]
+  std::vector<double> lse;  // [b,h,sq]
+};
+
+// Inputs by name: q, k, v and the captured tensors. Diagnostics as check_inputs.
+Result<ReferenceOutputs> reference(const Graph& graph, const HostTensors& inputs, Rounding rounding = Rounding::none);
+
+// Shapes, dtypes and strides of all inputs against the program: "input.missing", "input.dtype", "input.shape",
+// "input.stride", "input.unknown".
+Result<Sizes> check_inputs(const Graph& graph, const std::map<std::string, TensorLayout>& inputs);
+
+}  // namespace attnfuse
