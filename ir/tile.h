@@ -7,6 +7,7 @@
 //   SizeOf, Constant, Gather (captured or constant tensors), Input/Partner (inside a channel's transform)
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -75,14 +76,17 @@ struct Map { TileId to; NodeId value; };                   // element by element
 // share a row (else each lane keeps its part).
 struct RowReduce { TileId to, from; ReduceOp op; bool accumulate = false, across_lanes = true; };
 struct LaneReduce { TileId tile; ReduceOp op; };           // combines a per-row vector's partial values over lanes
-struct ScaleRows { TileId tile, factor; };                 // tile[r,c] *= factor[r]; the tile may be opaque
-struct Barrier {};
-// Replaces NaN and infinity in a shared tile by zero and sets the (workgroup-wide) flag if there was one.
+struct ScaleRows { TileId tile, factor; };                 // tile[r,c] *= factor[r]; an opaque tile takes a shared factor
+enum class Scope : std::uint8_t { warp, workgroup };
+struct Barrier { Scope scope = Scope::workgroup; };  // warp: the rows a warp owns are only touched by itself
+// Replaces NaN and infinity in a shared tile by zero and raises the workgroup's flag if there was one.
 struct Scrub { TileId tile; std::string flag; };
-// If the flag is set: tile[r,d] += v[j,d] for every key j in [begin, end) that `mask` allows and whose v[j,d] is not
-// finite. Restores what Scrub removed, for the rows that may see it.
-struct RestoreNonfinite { TileId tile; TensorId value; NodeId mask, begin, end; std::string flag; };
-struct Store { TileId from; std::string output; NodeId first_row, row_limit; };  // rows past the limit are skipped
+// What a Store adds to each element (r,d) if the flag is up: v[j,d] for every key j in [begin, end) that `mask` (over
+// i, j) allows and whose v[j,d] is not finite. Gives back what Scrub removed, to the rows that may see it.
+struct Restore { std::string flag; TensorId value; NodeId mask, begin, end; };
+// Writes rows [first_row, row_limit) of an output, converting the type. An opaque tile goes through the shared tile
+// `via`, some columns at a time.
+struct Store { TileId from; std::string output; NodeId first_row, row_limit; TileId via; std::optional<Restore> restore; };
 struct If { NodeId condition; Body body; };
 // for k = begin; k < end; k = next: with `skip` (a node over the variable `next`), tiles for which it holds are not
 // visited. `next` is visible in the body.
@@ -90,7 +94,8 @@ struct TileLoop { std::string variable, next; NodeId begin, end, skip; Body body
 
 struct Statement {
   std::variant<Let, Put, Take, Fill, Move, Mma, Map, RowReduce, LaneReduce, ScaleRows, Barrier, Scrub,
-               RestoreNonfinite, Store, If, TileLoop> kind;
+               Store, If, TileLoop>
+      kind;
 };
 
 // One field of the argument block that every backend's kernel receives (same bytes everywhere).
