@@ -1,8 +1,8 @@
 // What can be said about a graph without running a kernel: legality, text, pictures, values, ranges.
 #pragma once
 
-#include <map>
-#include <optional>
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 

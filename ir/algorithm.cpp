@@ -1,0 +1,70 @@
+#include "ir/algorithm.h"
+
+#include <boost/graph/depth_first_search.hpp>
+#include <boost/graph/topological_sort.hpp>
+
+namespace attnfuse {
+namespace {
+
+using Vertex = Graph::Adjacency::vertex_descriptor;
+
+std::vector<NodeId> node_ids(const std::vector<Vertex>& vertices) {
+  std::vector<NodeId> ids;
+  ids.reserve(vertices.size());
+  for (Vertex vertex : vertices) ids.push_back({std::uint32_t(vertex)});
+  return ids;
+}
+
+}  // namespace
+
+// Edges run user -> operand, and a topological sort emits targets first: its output is execution order.
+std::vector<NodeId> execution_order(const Graph& graph) {
+  std::vector<Vertex> order;
+  order.reserve(graph.size());
+  boost::topological_sort(graph.adjacency(), std::back_inserter(order));
+  return node_ids(order);
+}
+
+std::vector<NodeId> cone(const Graph& graph, const std::vector<NodeId>& roots) {
+  std::vector<boost::default_color_type> colors(graph.size(), boost::white_color);
+  const auto color_map =
+      boost::make_iterator_property_map(colors.begin(), get(boost::vertex_index, graph.adjacency()));
+  for (NodeId root : roots) {
+    ATTNFUSE_CHECK(root.value < graph.size(), "a root is not a node of the graph");
+    if (colors[root.value] == boost::white_color)
+      boost::depth_first_visit(graph.adjacency(), root.value, boost::default_dfs_visitor{}, color_map);
+  }
+  // Operands have smaller numbers than their users.
+  std::vector<NodeId> reached;
+  for (std::uint32_t v = 0; v < graph.size(); ++v)
+    if (colors[v] != boost::white_color) reached.push_back({v});
+  return reached;
+}
+
+std::map<NodeId, int> use_counts(const Graph& graph, const std::vector<NodeId>& roots) {
+  std::map<NodeId, int> counts;
+  for (NodeId user : cone(graph, roots)) {
+    counts.try_emplace(user, 0);
+    for (NodeId operand : graph.operands(user)) ++counts[operand];
+  }
+  return counts;
+}
+
+Graph rewrite_live(const Graph& from, const Rewrite& rewrite) {
+  Graph to(from.info());
+  for (const TensorInfo& tensor : from.tensors()) to.add_tensor(tensor);
+  std::vector<NodeId> map(from.size());
+  for (NodeId id : cone(from, from.outputs())) {
+    std::vector<NodeId> operands = from.operands(id);
+    for (NodeId& operand : operands) operand = map[operand.value];
+    NodeId& mapped = map[id.value];
+    mapped = rewrite(to, from, id, operands);
+    if (mapped.valid()) continue;
+    // Types and axes follow from the operands, which a rewrite may have changed; those of leaves are given.
+    const Node& node = from.node(id);
+    mapped = operands.empty() ? to.add_like(node, operands) : to.add(node.kind, operands, node.where);
+  }
+  return to;
+}
+
+}  // namespace attnfuse

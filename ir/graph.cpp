@@ -1,0 +1,112 @@
+#include "ir/graph.h"
+
+namespace attnfuse {
+namespace {
+
+constexpr std::string_view kSizeNames[] = {"batch", "heads",    "kv_heads",  "sq",
+                                           "skv",   "head_dim", "v_head_dim"};
+
+struct Inferred {
+  ValueType type = ValueType::f32;
+  Axes axes;
+};
+
+Axes input_axes(TensorRole role) {
+  return role == TensorRole::query ? Axes{Axis::b, Axis::h, Axis::i, Axis::d}
+                                   : Axes{Axis::b, Axis::g, Axis::j, Axis::d};
+}
+
+// Type and axes of a new node. Illegal operands give some answer; verify() says what is wrong with them.
+Inferred infer(const Graph& graph, const NodeKind& kind, std::span<const NodeId> operands) {
+  Axes all;
+  for (NodeId operand : operands) all = all | graph.node(operand).axes;
+  const Axes first = operands.empty() ? Axes{} : graph.node(operands[0]).axes;
+  const ValueType first_type = operands.empty() ? ValueType::f32 : graph.node(operands[0]).type;
+  constexpr Axes kScoreAxes{Axis::b, Axis::h, Axis::i, Axis::j};
+  return std::visit(
+      overloaded{
+          [&](const Input& input) {
+            const TensorInfo& tensor = graph.tensor(input.tensor);
+            return Inferred{value_type(tensor.dtype), input_axes(tensor.role)};
+          },
+          [](const Constant&) { return Inferred{}; },
+          [](const SizeOf&) { return Inferred{ValueType::i32, {}}; },
+          [](const Index& index) { return Inferred{ValueType::i32, {index.axis}}; },
+          [](const Variable&) { return Inferred{}; },
+          [&](const Apply& apply) { return Inferred{info(apply.op).result, all}; },
+          [&](const Gather& gather) { return Inferred{value_type(graph.tensor(gather.tensor).dtype), all}; },
+          [&](const Partner&) { return Inferred{first_type, first}; },
+          [&](const Reduce&) { return Inferred{first_type, first.without(Axis::d)}; },
+          [&](const Scores&) { return Inferred{ValueType::f32, kScoreAxes}; },
+          [&](const Normalize&) { return Inferred{ValueType::f32, kScoreAxes}; },
+          [](const Attend&) { return Inferred{ValueType::f32, {Axis::b, Axis::h, Axis::i, Axis::d}}; },
+          [](const LogSumExp&) { return Inferred{ValueType::f32, {Axis::b, Axis::h, Axis::i}}; },
+          [&](const Output&) { return Inferred{first_type, first}; },
+      },
+      kind);
+}
+
+}  // namespace
+
+std::string_view name(Size size) { return kSizeNames[std::size_t(size)]; }
+
+std::vector<NodeId> Graph::operands(NodeId id) const {
+  std::vector<NodeId> result;
+  const auto [begin, end] = out_edges(id.value, adjacency_);
+  result.reserve(std::size_t(end - begin));
+  for (auto edge = begin; edge != end; ++edge) result.push_back({std::uint32_t(target(*edge, adjacency_))});
+  return result;
+}
+
+NodeId Graph::operand(NodeId id, int position) const {
+  const auto [begin, end] = out_edges(id.value, adjacency_);
+  ATTNFUSE_CHECK(position >= 0 && position < end - begin, "a node has no such operand");
+  return {std::uint32_t(target(*(begin + position), adjacency_))};
+}
+
+NodeId Graph::output(std::string_view name) const {
+  for (NodeId id : outputs_)
+    if (as<Output>(node(id))->name == name) return id;
+  return {};
+}
+
+TensorId Graph::find_tensor(std::string_view name) const {
+  for (std::size_t k = 0; k < tensors_.size(); ++k)
+    if (tensors_[k].name == name) return {std::uint32_t(k)};
+  return {};
+}
+
+TensorId Graph::add_tensor(TensorInfo info) {
+  tensors_.push_back(std::move(info));
+  return {std::uint32_t(tensors_.size() - 1)};
+}
+
+NodeId Graph::add_like(Node node, std::span<const NodeId> operands) {
+  const auto vertex = std::uint32_t(add_vertex(std::move(node), adjacency_));
+  int position = 0;
+  for (NodeId operand : operands) {
+    ATTNFUSE_CHECK(operand.value < vertex, "an operand does not exist");
+    add_edge(vertex, operand.value, Use{position++}, adjacency_);
+  }
+  const NodeId id{vertex};
+  if (as<Output>(this->node(id))) outputs_.push_back(id);
+  return id;
+}
+
+NodeId Graph::add(NodeKind kind, std::span<const NodeId> operands, Where where) {
+  for (NodeId operand : operands) ATTNFUSE_CHECK(operand.value < size(), "an operand does not exist");
+  const Inferred inferred = infer(*this, kind, operands);
+  return add_like({std::move(kind), inferred.type, inferred.axes, std::move(where)}, operands);
+}
+
+NodeId Graph::add(NodeKind kind, std::initializer_list<NodeId> operands, Where where) {
+  return add(std::move(kind), std::span<const NodeId>(operands.begin(), operands.size()), std::move(where));
+}
+
+NodeId Graph::constant(double value, ValueType type) { return add_like({Constant{value}, type, {}, {}}, {}); }
+
+NodeId Graph::variable(std::string name, ValueType type, Axes axes) {
+  return add_like({Variable{std::move(name)}, type, axes, {}}, {});
+}
+
+}  // namespace attnfuse
