@@ -1,0 +1,75 @@
+// A conformance case is one printable line: what is computed, on which data, in which layout, and what is
+// checked. The line alone reruns it:
+//   window b=2 sq=33 skv=65 layout=bhsd data=normal check=value seed=7 :: attention t { heads 4 ... }
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ir/diagnostic.h"
+
+namespace attnfuse::conformance {
+
+// How q, k, v, o and captured tensors lie in memory. Gaps hold NaN.
+enum class Layout : std::uint8_t {
+  bhsd,       // contiguous
+  bshd,       // heads inside rows
+  sbhd,       // batch and heads inside rows
+  padded,     // gaps after rows, heads and the last row; still aligned
+  offset,     // contiguous, starting one element past an aligned address
+  odd,        // row stride one more than the head dim, starting one element past an aligned address
+  broadcast,  // k and v have batch stride 0
+  mixed,      // every tensor differently
+};
+
+enum class Data : std::uint8_t {
+  normal,
+  large_logit,    // scores in the thousands
+  real,           // channel means, outliers: what trained models produce
+  big_value,      // values near the end of the f16 range
+  uniform,        // keys are zero: the average of the allowed values
+  poison_masked,  // NaN, infinity and huge values in k and v where no query looks
+  poison_seen,    // NaN and infinity where some queries look and others do not
+};
+
+enum class Check : std::uint8_t {
+  value,      // equals the reference
+  repeat,     // and ten more launches give the same bits
+  decode,     // and the last query alone, with the same keys, gives the last row
+  same_bits,  // and gives the bits of the same case without poison
+};
+
+template <class Kind>
+struct KindInfo {
+  Kind kind;
+  std::string_view name;
+  std::string_view about;
+};
+std::span<const KindInfo<Layout>> layouts();
+std::span<const KindInfo<Data>> data_kinds();
+std::span<const KindInfo<Check>> checks();
+std::string_view name(Layout layout);
+std::string_view name(Data data);
+std::string_view name(Check check);
+
+struct Case {
+  std::string family;
+  std::int64_t batch = 1, sq = 1, skv = 1;
+  Layout layout = Layout::bhsd;
+  Data data = Data::normal;
+  Check check = Check::value;
+  std::uint64_t seed = 1;
+  std::string program;  // one line of .attn text
+  bool operator==(const Case&) const = default;
+};
+
+std::string to_line(const Case& c);
+// "case.syntax", "case.unknown-word": the inverse of to_line. Fields may be left out and reordered.
+Result<Case> parse_line(std::string_view line);
+
+// One line of .attn text: line ends and runs of blanks become one blank, comments disappear.
+std::string one_line(std::string_view program);
+
+}  // namespace attnfuse::conformance

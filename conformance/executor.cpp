@@ -1,0 +1,106 @@
+#include "conformance/executor.h"
+
+#include <fmt/format.h>
+
+#include "conformance/guarded.h"
+#include "passes/passes.h"
+
+namespace attnfuse::conformance {
+namespace {
+
+HostTensor poisoned(const Placement& placement) {
+  HostTensor tensor{placement.layout, {}};
+  const auto bytes =
+      std::size_t(placement.layout.span_elements()) * std::size_t(size_in_bytes(placement.layout.dtype));
+  tensor.bytes.assign(bytes, std::byte{0xff});
+  return tensor;
+}
+
+void append_elements(const HostTensor& tensor, std::vector<double>& values, std::vector<std::byte>& bits) {
+  const std::size_t size = std::size_t(size_in_bytes(tensor.layout.dtype));
+  for_each_index(tensor.layout.shape, [&](std::span<const std::int64_t> index) {
+    values.push_back(tensor.get(index));
+    const auto at = tensor.bytes.begin() + std::ptrdiff_t(std::size_t(tensor.layout.offset(index)) * size);
+    bits.insert(bits.end(), at, at + std::ptrdiff_t(size));
+  });
+}
+
+}  // namespace
+
+Result<Executor> Executor::open(std::string_view target_name) {
+  auto target = find_target(target_name);
+  if (!target) return target.errors();
+  const Backend* backend = find_backend(target->backend);
+  ATTNFUSE_CHECK(backend, "a target without backend: " + target->name);
+  auto device = backend->open(0);
+  if (!device) return device.errors();
+  for (const Target& runs : (*device)->targets())
+    if (runs.name == target->name) return Executor(*backend, *device, runs);
+  // A backend's name alone means what its device runs best.
+  if (target_name == target->backend) return Executor(*backend, *device, (*device)->target());
+  return Diagnostic{"device.wrong-target",
+                    fmt::format("{} does not run {}", (*device)->name(), target->name),
+                    {},
+                    "name one of its targets: " + (*device)->target().name};
+}
+
+Result<const Kernel*> Executor::kernel(const Graph& graph, const std::string& program_text,
+                                       int vector_bytes) {
+  std::string key = fmt::format("{} {}", vector_bytes, program_text);
+  if (const auto found = kernels_.find(key); found != kernels_.end()) return found->second.get();
+  auto program =
+      compile_to_tiles(graph, target_, {.vector_bytes = vector_bytes, .schedule = {}, .observe = {}});
+  if (!program) return program.errors();
+  auto source = backend_->emit(*program);
+  if (!source) return source.errors();
+  auto binary = backend_->assemble(*source, target_);
+  if (!binary) return binary.errors();
+  auto module = device_->load(*binary);
+  if (!module) return module.errors();
+  auto kernel =
+      std::make_unique<Kernel>(Kernel{std::move(program).value(), std::move(binary).value(), *module});
+  return kernels_.emplace(std::move(key), std::move(kernel)).first->second.get();
+}
+
+Result<Observed> Executor::run(const Graph& graph, const Case& c, const Inputs& inputs) {
+  const ProgramInfo& info = graph.info();
+  const Sizes sizes{c.batch, c.sq, c.skv};
+  std::map<std::string, GuardedTensor> tensors;
+  DeviceTensors addresses;
+  const auto add = [&](const std::string& name, const HostTensor& tensor, std::int64_t offset) -> Status {
+    auto guarded = GuardedTensor::create(*device_, name, tensor, offset);
+    if (!guarded) return guarded.errors();
+    addresses[name] = guarded->device_tensor();
+    tensors.emplace(name, std::move(guarded).value());
+    return Unit{};
+  };
+  for (const auto& [name, tensor] : inputs.tensors)
+    if (auto status = add(name, tensor, inputs.offsets.at(name)); !status) return status.errors();
+  const Placement o = place(c.layout, "o", info.dtype, {c.batch, info.heads, c.sq, info.v_head_dim});
+  const Placement lse = place(c.layout, "lse", DType::f32, {c.batch, info.heads, c.sq});
+  if (auto status = add("o", poisoned(o), o.offset); !status) return status.errors();
+  if (auto status = add("lse", poisoned(lse), lse.offset); !status) return status.errors();
+
+  auto compiled = kernel(graph, c.program, common_alignment(graph, addresses));
+  if (!compiled) return compiled.errors();
+  const TileProgram& program = (*compiled)->program;
+  const Launch launch = launch_shape(program, sizes);
+  if (launch.grid[0] > 0) {
+    if (auto status =
+            device_->launch(*(*compiled)->module, launch, argument_block(program, addresses, sizes));
+        !status)
+      return status.errors();
+    if (auto status = device_->synchronize(); !status) return status.errors();
+  }
+
+  Observed observed;
+  for (const auto& [name, tensor] : tensors) {
+    auto read = tensor.read(*device_, inputs.tensors.count(name) > 0, observed.damage);
+    if (!read) return read.errors();
+    if (name == "o") append_elements(*read, observed.values.o, observed.bits);
+    if (name == "lse") append_elements(*read, observed.values.lse, observed.bits);
+  }
+  return observed;
+}
+
+}  // namespace attnfuse::conformance

@@ -1,0 +1,73 @@
+#include <map>
+
+#include <fmt/format.h>
+
+#include "conformance/run.h"
+
+namespace attnfuse::conformance {
+namespace {
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (char c : text) {
+    switch (c) {
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '&':
+        result += "&amp;";
+        break;
+      case '"':
+        result += "&quot;";
+        break;
+      case '\n':
+        result += "&#10;";
+        break;
+      default:
+        // Other control characters are not allowed in XML 1.0, not even escaped.
+        result += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
+    }
+  }
+  return result;
+}
+
+std::string test_case(const Outcome& outcome) {
+  const std::string open =
+      fmt::format("    <testcase classname=\"{}\" name=\"{}\" time=\"{:.3f}\"",
+                  escaped(outcome.tested.family), escaped(to_line(outcome.tested)), outcome.seconds);
+  switch (outcome.verdict) {
+    case Verdict::passed:
+      return open + "/>\n";
+    case Verdict::failed:
+      return fmt::format("{}><failure message=\"{}\"/></testcase>\n", open, escaped(outcome.message));
+    case Verdict::skipped:
+      return fmt::format("{}><skipped message=\"{}\"/></testcase>\n", open, escaped(outcome.message));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string junit(const std::vector<Outcome>& outcomes, const std::string& target) {
+  std::map<std::string, std::vector<const Outcome*>> families;
+  for (const Outcome& outcome : outcomes) families[outcome.tested.family].push_back(&outcome);
+  std::string text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n";
+  for (const auto& [family, members] : families) {
+    std::size_t failures = 0, skips = 0;
+    std::string body;
+    for (const Outcome* outcome : members) {
+      failures += outcome->verdict == Verdict::failed;
+      skips += outcome->verdict == Verdict::skipped;
+      body += test_case(*outcome);
+    }
+    text += fmt::format(
+        "  <testsuite name=\"{}.{}\" tests=\"{}\" failures=\"{}\" skipped=\"{}\">\n{}  </testsuite>\n",
+        escaped(target), escaped(family), members.size(), failures, skips, body);
+  }
+  return text + "</testsuites>\n";
+}
+
+}  // namespace attnfuse::conformance

@@ -1,0 +1,44 @@
+#include "conformance/oracle.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace attnfuse::conformance {
+namespace {
+
+double largest_finite(const std::vector<double>& values) {
+  double largest = 0;
+  for (double value : values)
+    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
+}  // namespace
+
+Result<Expectation> expect(const Graph& graph, const Inputs& inputs) {
+  auto exact = reference(graph, inputs.tensors, Rounding::none);
+  if (!exact) return exact.errors();
+  auto naive = reference(graph, inputs.tensors, Rounding::naive);
+  if (!naive) return naive.errors();
+  Expectation expectation{std::move(exact).value(), std::move(naive).value(), {}, {}};
+  expectation.o_model = error_model(graph.info().dtype, inputs.value_scale);
+  expectation.lse_model = error_model(DType::f32, std::max(1.0, largest_finite(expectation.exact.lse)));
+  return expectation;
+}
+
+Judgement judge(const Graph& graph, const Expectation& expectation, const OutputValues& outputs) {
+  const ProgramInfo& info = graph.info();
+  const Sizes& sizes = expectation.exact.sizes;
+  const Comparison lse = compare("lse", {sizes.batch, info.heads, sizes.sq}, outputs.lse,
+                                 expectation.exact.lse, expectation.naive.lse, expectation.lse_model);
+  const Comparison o = compare("o", {sizes.batch, info.heads, sizes.sq, info.v_head_dim}, outputs.o,
+                               expectation.exact.o, expectation.naive.o, expectation.o_model);
+  Judgement judgement{o.equal && lse.equal, std::max(o.worst_ratio, lse.worst_ratio), {}};
+  for (const Comparison* part : {&o, &lse})
+    if (!part->equal)
+      judgement.message += (judgement.message.empty() ? "" : "; ") + part->message + " (" +
+                           std::to_string(part->mismatches) + " elements differ)";
+  return judgement;
+}
+
+}  // namespace attnfuse::conformance

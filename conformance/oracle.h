@@ -1,0 +1,30 @@
+// What a case must give: the double-precision reference, and the error that rounding at the program's dtype
+// costs a straightforward implementation, which calibrates the comparison.
+#pragma once
+
+#include "conformance/compare.h"
+#include "conformance/data.h"
+#include "runtime/reference.h"
+
+namespace attnfuse::conformance {
+
+struct Expectation {
+  ReferenceOutputs exact, naive;
+  ErrorModel o_model, lse_model;
+};
+
+Result<Expectation> expect(const Graph& graph, const Inputs& inputs);
+
+// Outputs of one run as numbers, row major: o [b,h,sq,v_head_dim], lse [b,h,sq].
+struct OutputValues {
+  std::vector<double> o, lse;
+};
+
+struct Judgement {
+  bool equal = true;
+  double worst_ratio = 0;  // error / budget
+  std::string message;
+};
+Judgement judge(const Graph& graph, const Expectation& expectation, const OutputValues& outputs);
+
+}  // namespace attnfuse::conformance

@@ -1,0 +1,194 @@
+#include "conformance/run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "frontend/parser.h"
+
+namespace attnfuse::conformance {
+namespace {
+
+constexpr int kRepeats = 10;
+
+// The last query of `inputs`, with the same keys.
+Inputs last_query(const Inputs& inputs) {
+  Inputs last = inputs;
+  HostTensor& query = last.tensors.at("q");
+  const TensorLayout from = query.layout;
+  const std::int64_t rows = from.shape[2];
+  query.layout.shape[2] = 1;
+  const auto skipped = std::size_t((rows - 1) * from.strides[2]) * std::size_t(size_in_bytes(from.dtype));
+  query.bytes.erase(query.bytes.begin(), query.bytes.begin() + std::ptrdiff_t(skipped));
+  query.bytes.resize(std::size_t(query.layout.span_elements()) * std::size_t(size_in_bytes(from.dtype)));
+  return last;
+}
+
+// The oracle's own two answers for the last row, so that the device's two are compared through it.
+std::string differs_from_last_row(const ProgramInfo& info, const ReferenceOutputs& all,
+                                  const ReferenceOutputs& one) {
+  const std::int64_t rows = all.sizes.sq, heads = all.sizes.batch * info.heads, dim = info.v_head_dim;
+  const auto close = [](double a, double b) {
+    return a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= 1e-9 * std::max(1.0, std::abs(a));
+  };
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const std::int64_t last = head * rows + rows - 1;
+    if (!close(all.lse[std::size_t(last)], one.lse[std::size_t(head)]))
+      return fmt::format("lse of the last query alone is {}, among others {}", one.lse[std::size_t(head)],
+                         all.lse[std::size_t(last)]);
+    for (std::int64_t d = 0; d < dim; ++d)
+      if (!close(all.o[std::size_t(last * dim + d)], one.o[std::size_t(head * dim + d)]))
+        return "o of the last query alone differs from its row among others";
+  }
+  return {};
+}
+
+class CaseRun {
+ public:
+  CaseRun(Executor& executor, const Case& c, Outcome& outcome)
+      : executor_(executor), case_(c), outcome_(outcome) {}
+
+  void run() {
+    auto graph = parse_one(case_.program, case_.family);
+    if (!graph) return fail(render(graph.errors(), case_.program));
+    const Inputs inputs = make_inputs(*graph, case_);
+    auto observed = judged_run(*graph, case_, inputs);
+    if (!observed) return;
+    switch (case_.check) {
+      case Check::value:
+        return;
+      case Check::repeat:
+        return check_repeat(*graph, inputs, *observed);
+      case Check::decode:
+        return check_decode(*graph, inputs);
+      case Check::same_bits:
+        return check_same_bits(*graph, *observed);
+    }
+  }
+
+ private:
+  void fail(std::string message) {
+    outcome_.verdict = Verdict::failed;
+    outcome_.message = std::move(message);
+  }
+
+  std::optional<Observed> watched_run(const Graph& graph, const Case& c, const Inputs& inputs) {
+    auto observed = executor_.run(graph, c, inputs);
+    if (!observed) {
+      outcome_.verdict = is_refusal(observed.errors()) ? Verdict::skipped : Verdict::failed;
+      outcome_.message = render(observed.errors(), c.program);
+      return std::nullopt;
+    }
+    if (!observed->damage.empty()) {
+      fail(observed->damage);
+      return std::nullopt;
+    }
+    return std::move(observed).value();
+  }
+
+  std::optional<Observed> judged_run(const Graph& graph, const Case& c, const Inputs& inputs) {
+    auto expected = expect(graph, inputs);
+    if (!expected) {
+      fail(render(expected.errors(), c.program));
+      return std::nullopt;
+    }
+    auto observed = watched_run(graph, c, inputs);
+    if (!observed) return std::nullopt;
+    const Judgement judgement = judge(graph, *expected, observed->values);
+    outcome_.worst_ratio = std::max(outcome_.worst_ratio, judgement.worst_ratio);
+    if (!judgement.equal) {
+      fail(judgement.message);
+      return std::nullopt;
+    }
+    exact_ = std::move(expected).value().exact;
+    return observed;
+  }
+
+  void check_repeat(const Graph& graph, const Inputs& inputs, const Observed& first) {
+    for (int n = 0; n < kRepeats; ++n) {
+      const auto again = watched_run(graph, case_, inputs);
+      if (!again) return;
+      if (again->bits != first.bits)
+        return fail(fmt::format("launch {} gave other bits than the first", n + 2));
+    }
+  }
+
+  void check_decode(const Graph& graph, const Inputs& inputs) {
+    if (case_.sq < 1) return;
+    const ReferenceOutputs all = exact_;
+    Case one = case_;
+    one.sq = 1;
+    if (!judged_run(graph, one, last_query(inputs))) {
+      outcome_.message = "last query alone: " + outcome_.message;
+      return;
+    }
+    if (const std::string difference = differs_from_last_row(graph.info(), all, exact_); !difference.empty())
+      fail(difference);
+  }
+
+  void check_same_bits(const Graph& graph, const Observed& first) {
+    Case clean = case_;
+    clean.data = Data::normal;
+    const auto observed = watched_run(graph, clean, make_inputs(graph, clean));
+    if (observed && observed->bits != first.bits) fail("other bits than without poison");
+  }
+
+  Executor& executor_;
+  const Case& case_;
+  Outcome& outcome_;
+  ReferenceOutputs exact_;
+};
+
+}  // namespace
+
+Outcome run_case(Executor& executor, const Case& c) {
+  Outcome outcome{.tested = c, .verdict = Verdict::passed, .message = {}, .worst_ratio = 0, .seconds = 0};
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    CaseRun(executor, c, outcome).run();
+  } catch (const InternalError& error) {
+    outcome.verdict = Verdict::failed;
+    outcome.message = std::string("internal error: ") + error.what();
+  }
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return outcome;
+}
+
+bool is_refusal(const Diagnostics& diagnostics) {
+  constexpr std::string_view kRefusals[] = {"schedule.does-not-fit", "target.", "toolkit.missing"};
+  return std::any_of(diagnostics.begin(), diagnostics.end(), [&](const Diagnostic& diagnostic) {
+    return std::any_of(std::begin(kRefusals), std::end(kRefusals),
+                       [&](std::string_view prefix) { return diagnostic.code.starts_with(prefix); });
+  });
+}
+
+Summary summarize(const std::vector<Outcome>& outcomes) {
+  Summary summary;
+  for (const Outcome& outcome : outcomes) {
+    switch (outcome.verdict) {
+      case Verdict::passed:
+        ++summary.passed;
+        break;
+      case Verdict::failed:
+        ++summary.failed;
+        break;
+      case Verdict::skipped:
+        ++summary.skipped;
+        break;
+    }
+    if (outcome.worst_ratio > summary.worst_ratio) {
+      summary.worst_ratio = outcome.worst_ratio;
+      summary.worst_line = to_line(outcome.tested);
+    }
+  }
+  return summary;
+}
+
+std::string to_string(const Summary& summary) {
+  return fmt::format("{} passed, {} failed, {} skipped; worst error {:.2f} of its budget", summary.passed,
+                     summary.failed, summary.skipped, summary.worst_ratio);
+}
+
+}  // namespace attnfuse::conformance
