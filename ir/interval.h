@@ -1,5 +1,6 @@
 // Closed intervals over the reals: what a value may be when its operands range.
 // Booleans are intervals over {0,1}: [0,0] never, [1,1] always, [0,1] unknown.
+// everything() also stands for NaN; a value in any other interval is not NaN.
 #pragma once
 
 #include <limits>
@@ -13,6 +14,7 @@ struct Interval {
   static Interval point(double value) { return {value, value}; }
   static Interval everything() { return {}; }
   static Interval truth() { return {0, 1}; }
+  bool is_everything() const { return *this == everything(); }
   bool is_point() const { return lo == hi; }
   bool contains(double value) const { return lo <= value && value <= hi; }
   bool operator==(const Interval&) const = default;

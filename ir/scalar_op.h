@@ -36,7 +36,17 @@ enum class ScalarOp : std::uint8_t {
 };
 
 // How C-like text binds an operator; higher binds tighter.
-enum class Precedence : std::uint8_t { ternary, logical_or, logical_and, equality, relational, additive, multiplicative, unary, primary };
+enum class Precedence : std::uint8_t {
+  ternary,
+  logical_or,
+  logical_and,
+  equality,
+  relational,
+  additive,
+  multiplicative,
+  unary,
+  primary
+};
 
 struct ScalarOpInfo {
   ScalarOp op;
@@ -44,7 +54,8 @@ struct ScalarOpInfo {
   int arity;
   ValueType operand[3];
   ValueType result;
-  // Value in double precision; i32 operands arrive as exact integers, booleans as 0 or 1.
+  // Value in double precision; i32 operands arrive as exact integers, booleans as 0 or 1. i32 results are
+  // taken to fit. idiv and imod by zero are 0 here and anything on a device.
   double (*value)(std::span<const double> x);
   // Sound (never too small) range of the value when operands lie in the given intervals.
   Interval (*range)(std::span<const Interval> x);
@@ -55,7 +66,8 @@ struct ScalarOpInfo {
   // spelling serves CUDA C++, HIP C++, GLSL and plain C++.
   std::string_view spelling;
   Precedence precedence;
-  // LaTeX with $0 $1 $2.
+  // LaTeX with $0 $1 $2. A placeholder in braces or parentheses is delimited; others are operands of the
+  // precedence above.
   std::string_view latex;
 };
 
