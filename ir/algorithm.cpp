@@ -15,6 +15,25 @@ std::vector<NodeId> node_ids(const std::vector<Vertex>& vertices) {
   return ids;
 }
 
+// What a depth-first search from the roots reaches, in execution order; it does not go below nodes where
+// `stop` holds.
+template <class Stop>
+std::vector<NodeId> reached(const Graph& graph, const std::vector<NodeId>& roots, Stop stop) {
+  std::vector<boost::default_color_type> colors(graph.size(), boost::white_color);
+  const auto color_map =
+      boost::make_iterator_property_map(colors.begin(), get(boost::vertex_index, graph.adjacency()));
+  for (NodeId root : roots) {
+    ATTNFUSE_CHECK(root.value < graph.size(), "a root is not a node of the graph");
+    if (colors[root.value] == boost::white_color)
+      boost::depth_first_visit(graph.adjacency(), root.value, boost::default_dfs_visitor{}, color_map, stop);
+  }
+  // Operands have smaller numbers than their users.
+  std::vector<NodeId> ids;
+  for (std::uint32_t v = 0; v < graph.size(); ++v)
+    if (colors[v] != boost::white_color) ids.push_back({v});
+  return ids;
+}
+
 }  // namespace
 
 // Edges run user -> operand, and a topological sort emits targets first: its output is execution order.
@@ -25,20 +44,17 @@ std::vector<NodeId> execution_order(const Graph& graph) {
   return node_ids(order);
 }
 
+bool is_elementwise(const Node& node) {
+  return as<Apply>(node) || as<Gather>(node) || as<Constant>(node) || as<SizeOf>(node) || as<Index>(node);
+}
+
 std::vector<NodeId> cone(const Graph& graph, const std::vector<NodeId>& roots) {
-  std::vector<boost::default_color_type> colors(graph.size(), boost::white_color);
-  const auto color_map =
-      boost::make_iterator_property_map(colors.begin(), get(boost::vertex_index, graph.adjacency()));
-  for (NodeId root : roots) {
-    ATTNFUSE_CHECK(root.value < graph.size(), "a root is not a node of the graph");
-    if (colors[root.value] == boost::white_color)
-      boost::depth_first_visit(graph.adjacency(), root.value, boost::default_dfs_visitor{}, color_map);
-  }
-  // Operands have smaller numbers than their users.
-  std::vector<NodeId> reached;
-  for (std::uint32_t v = 0; v < graph.size(); ++v)
-    if (colors[v] != boost::white_color) reached.push_back({v});
-  return reached;
+  return reached(graph, roots, [](Vertex, const Graph::Adjacency&) { return false; });
+}
+
+std::vector<NodeId> elementwise_cone(const Graph& graph, const std::vector<NodeId>& roots) {
+  return reached(graph, roots,
+                 [](Vertex v, const Graph::Adjacency& nodes) { return !is_elementwise(nodes[v]); });
 }
 
 std::map<NodeId, int> use_counts(const Graph& graph, const std::vector<NodeId>& roots) {

@@ -25,18 +25,45 @@ std::string latex(const Graph& graph, NodeId root);
 // Infix text of one value in the .attn expression language; `x` names the value so far.
 std::string expression_text(const Graph& graph, NodeId root, NodeId x = {});
 
-// Where an elementwise expression is evaluated: positions, sizes, and what leaves read.
+// Where an elementwise expression is evaluated: positions, sizes, and what leaves read. Sizes that are
+// compiled in come from graph.info(); batch, sq and skv from here.
 struct EvaluateContext {
   std::int64_t index[6] = {};  // by Axis
   std::int64_t sizes[7] = {};  // by Size
-  // Values of nodes that are not elementwise (inputs, scores): supplied by the caller.
+  // Values of nodes that are not elementwise (inputs, partners, scores, variables): supplied by the caller.
   std::function<double(NodeId)> leaf;
-  // Element of a captured tensor at clamped indices.
+  // Element of a captured tensor at indices clamped to its shape; not called when the tensor is empty (0).
   std::function<double(TensorId, std::span<const std::int64_t>)> element;
 };
 double evaluate(const Graph& graph, NodeId root, const EvaluateContext& context);
 
-// Range of an elementwise expression when indices and sizes range. Unknown leaves are everything().
+// The same for many positions: the expressions flattened to a list of steps. The graph must outlive it; one
+// evaluator serves one thread.
+class Evaluator {
+ public:
+  Evaluator(const Graph& graph, const std::vector<NodeId>& roots);
+  // Value of the first root; value(k) is that of root k at the same place.
+  double operator()(const EvaluateContext& context);
+  double value(std::size_t root) const { return values_[roots_[root]]; }
+
+ private:
+  struct Step {
+    const Node* node;
+    NodeId id;
+    std::size_t first = 0, count = 0;  // operands: slots_[first ...)
+  };
+  double run(const Step& step, const EvaluateContext& context);
+  double gather(TensorId tensor, std::span<const std::size_t> indices, const EvaluateContext& context);
+
+  const Graph* graph_;
+  std::vector<Step> steps_;
+  std::vector<std::size_t> slots_, roots_;  // positions in values_
+  std::vector<double> values_;              // by step
+  std::vector<std::int64_t> index_;
+};
+
+// Range of an elementwise expression when indices and sizes range. Unknown leaves are everything(), booleans
+// truth(). Sizes that are compiled in come from graph.info().
 struct IntervalContext {
   Interval index[6];
   Interval sizes[7];

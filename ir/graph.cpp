@@ -50,6 +50,24 @@ Inferred infer(const Graph& graph, const NodeKind& kind, std::span<const NodeId>
 
 std::string_view name(Size size) { return kSizeNames[std::size_t(size)]; }
 
+std::optional<int> ProgramInfo::size(Size size) const {
+  switch (size) {
+    case Size::heads:
+      return heads;
+    case Size::kv_heads:
+      return kv_heads;
+    case Size::head_dim:
+      return head_dim;
+    case Size::v_head_dim:
+      return v_head_dim;
+    case Size::batch:
+    case Size::sq:
+    case Size::skv:
+      return {};
+  }
+  ATTNFUSE_CHECK(false, "not a size");
+}
+
 std::vector<NodeId> Graph::operands(NodeId id) const {
   std::vector<NodeId> result;
   const auto [begin, end] = out_edges(id.value, adjacency_);

@@ -16,7 +16,7 @@
 
 #include <compare>
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -109,6 +109,9 @@ struct ProgramInfo {
   int v_head_dim = 64;
   DType dtype = DType::f16;
   Where where;
+
+  // The value of a compiled-in size; none for batch, sq and skv.
+  std::optional<int> size(Size size) const;
 };
 
 class Graph {

@@ -15,6 +15,7 @@ namespace attnfuse {
 class Graph;
 struct NodeId;
 
+// clang-format off: grouped by operand type
 enum class ScalarOp : std::uint8_t {
   // f32 arithmetic
   add, sub, mul, div, neg, abs, min, max, floor,
@@ -34,6 +35,7 @@ enum class ScalarOp : std::uint8_t {
   to_i32,  // f32 -> i32, rounds toward minus infinity
   bool_to_f32,
 };
+// clang-format on
 
 // How C-like text binds an operator; higher binds tighter.
 enum class Precedence : std::uint8_t {

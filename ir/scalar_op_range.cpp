@@ -7,8 +7,6 @@
 
 namespace attnfuse {
 
-Interval hull(Interval a, Interval b) { return {std::min(a.lo, b.lo), std::max(a.hi, b.hi)}; }
-
 namespace range {
 namespace {
 
