@@ -31,6 +31,14 @@ struct MatrixUnit {
   bool is_fma() const { return m == 1; }
 };
 
+// A tuned choice for some programs; schedules that are in no row are derived. See ir/schedule.h.
+struct ScheduleRow {
+  std::vector<DType> dtypes;
+  int min_head_dim, max_head_dim;  // of the larger of head_dim and v_head_dim
+  int block_q, block_k, warps;
+  bool query_in_registers = false;
+};
+
 struct Target {
   std::string name;     // "cuda:sm_90a": backend, colon, architecture
   std::string backend;  // "cuda"
@@ -46,6 +54,7 @@ struct Target {
   int vector_bytes = 16;         // widest global access
   bool lane_exchange = true;     // registers can be exchanged between lanes; else through shared memory
   std::vector<MatrixUnit> units;  // best first; the last one is the generic fma unit, which takes every dtype
+  std::vector<ScheduleRow> schedules;
 };
 
 // The first unit that takes `dtype`.

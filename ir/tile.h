@@ -88,9 +88,10 @@ struct Restore { std::string flag; TensorId value; NodeId mask, begin, end; };
 // `via`, some columns at a time.
 struct Store { TileId from; std::string output; NodeId first_row, row_limit; TileId via; std::optional<Restore> restore; };
 struct If { NodeId condition; Body body; };
-// for k = begin; k < end; k = next: with `skip` (a node over the variable `next`), tiles for which it holds are not
-// visited. `next` is visible in the body.
-struct TileLoop { std::string variable, next; NodeId begin, end, skip; Body body; };
+// Visits the tiles begin, begin+1, ... end-1 except those for which `skip` (a node over the variable `next`) holds.
+//   next = first tile to visit;  if (next < end) before;
+//   for (variable = next; variable < end; variable = next) { next = tile after it to visit; body }
+struct TileLoop { std::string variable, next; NodeId begin, end, skip; Body before, body; };
 
 struct Statement {
   std::variant<Let, Put, Take, Fill, Move, Mma, Map, RowReduce, LaneReduce, ScaleRows, Barrier, Scrub,

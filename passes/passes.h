@@ -48,7 +48,7 @@ TileClasses classify_tiles(Graph& graph, NodeId mask);
 // Table row for the target, dtype and head dim if it fits, else the derived default.
 // Diagnostic "schedule.does-not-fit" when nothing fits.
 Result<Schedule> choose_schedule(const Graph& graph, const Target& target, int vector_bytes);
-Footprint footprint(const ProgramInfo& info, bool transforms_key, const Target& target, const Schedule& schedule);
+Footprint footprint(const ProgramInfo& info, const Target& target, const Schedule& schedule);
 bool fits(const Footprint& footprint, const Target& target);
 
 // The portable schedule: synchronous matrix products, one workgroup per query tile.

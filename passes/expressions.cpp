@@ -1,0 +1,123 @@
+#include "passes/expressions.h"
+
+#include <fmt/format.h>
+
+#include "ir/algorithm.h"
+
+namespace attnfuse {
+namespace {
+
+constexpr Axes kScalarAxes{Axis::b, Axis::h, Axis::g};
+
+bool is_leaf(const Node& node) {
+  return as<Constant>(node) || as<SizeOf>(node) || as<Index>(node) || as<Variable>(node);
+}
+
+// Worth a register for the whole loop: reads memory or costs more than a few instructions.
+bool is_expensive(const Graph& graph, NodeId root) {
+  for (NodeId id : cone(graph, {root})) {
+    const Node& node = graph.node(id);
+    if (as<Gather>(node)) return true;
+    if (const auto* apply = as<Apply>(node)) {
+      switch (apply->op) {
+        case ScalarOp::exp: case ScalarOp::exp2: case ScalarOp::log: case ScalarOp::log2: case ScalarOp::sqrt:
+        case ScalarOp::rsqrt: case ScalarOp::tanh: case ScalarOp::sin: case ScalarOp::cos: case ScalarOp::div:
+        case ScalarOp::idiv: case ScalarOp::imod:
+          return true;
+        default:
+          break;
+      }
+    }
+  }
+  return false;
+}
+
+class Hoister {
+ public:
+  Hoister(Graph& graph, std::string prefix) : graph_(graph), prefix_(std::move(prefix)) {}
+
+  Hoisted run(NodeId root) {
+    result_.root = visit(root);
+    return std::move(result_);
+  }
+
+ private:
+  NodeId visit(NodeId id) {
+    if (const auto found = done_.find(id); found != done_.end()) return found->second;
+    const NodeId result = place(id);
+    done_[id] = result;
+    return result;
+  }
+
+  NodeId place(NodeId id) {
+    const Node node = graph_.node(id);
+    if (is_leaf(node)) return id;
+    if (node.axes.within(kScalarAxes)) return keep(id, result_.scalars, "");
+    if (node.axes.within(kScalarAxes | Axes{Axis::i}) && is_expensive(graph_, id)) return keep(rebuild(id), result_.rows, "_i");
+    if (node.axes.within(kScalarAxes | Axes{Axis::j}) && is_expensive(graph_, id)) return keep(rebuild(id), result_.columns, "_j");
+    return rebuild(id);
+  }
+
+  NodeId rebuild(NodeId id) {
+    const Node node = graph_.node(id);
+    std::vector<NodeId> operands = graph_.operands(id);
+    bool changed = false;
+    for (NodeId& operand : operands) {
+      const NodeId mapped = visit(operand);
+      changed |= mapped != operand;
+      operand = mapped;
+    }
+    return changed ? graph_.add(node.kind, operands, node.where) : id;
+  }
+
+  NodeId keep(NodeId id, std::vector<Hoisted::Value>& values, const std::string& suffix) {
+    const Node node = graph_.node(id);
+    if (is_leaf(node)) return id;
+    std::string base = prefix_;
+    if (const auto* gather = as<Gather>(node)) base = graph_.tensor(gather->tensor).name;
+    std::string name = fmt::format("{}{}_{}", base, suffix, values.size());
+    values.push_back({name, id});
+    return graph_.variable(name, node.type, node.axes);
+  }
+
+  Graph& graph_;
+  std::string prefix_;
+  Hoisted result_;
+  std::map<NodeId, NodeId> done_;
+};
+
+}  // namespace
+
+NodeId substitute(Graph& graph, NodeId root, const std::map<NodeId, NodeId>& replacements) {
+  std::map<NodeId, NodeId> mapped = replacements;
+  // Replaced nodes cut the cone: what only they need is not copied.
+  const auto visit = [&](const auto& self, NodeId id) -> NodeId {
+    if (const auto found = mapped.find(id); found != mapped.end()) return found->second;
+    std::vector<NodeId> operands = graph.operands(id);
+    bool changed = false;
+    for (NodeId& operand : operands) {
+      const NodeId next = self(self, operand);
+      changed |= next != operand;
+      operand = next;
+    }
+    const Node node = graph.node(id);
+    const NodeId result = changed ? graph.add(node.kind, operands, node.where) : id;
+    mapped[id] = result;
+    return result;
+  };
+  return visit(visit, root);
+}
+
+Peeled peel_factor(const Graph& graph, NodeId root) {
+  const auto* apply = as<Apply>(graph.node(root));
+  if (apply == nullptr || apply->op != ScalarOp::mul) return {root, 1};
+  for (int side : {0, 1}) {
+    const auto* constant = as<Constant>(graph.node(graph.operand(root, side)));
+    if (constant != nullptr && constant->value > 0) return {graph.operand(root, 1 - side), constant->value};
+  }
+  return {root, 1};
+}
+
+Hoisted hoist(Graph& graph, NodeId root, const std::string& prefix) { return Hoister(graph, prefix).run(root); }
+
+}  // namespace attnfuse

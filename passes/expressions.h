@@ -1,0 +1,36 @@
+// Expression surgery for lowering: substitute leaves, split by axes, peel constant factors.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace attnfuse {
+
+// Copies the elementwise cone of `root` inside `graph`, with some nodes replaced.
+NodeId substitute(Graph& graph, NodeId root, const std::map<NodeId, NodeId>& replacements);
+
+// root = factor * rest with a positive constant factor at the top (1 when there is none).
+struct Peeled {
+  NodeId rest;
+  double factor = 1;
+};
+Peeled peel_factor(const Graph& graph, NodeId root);
+
+// Subexpressions that do not change along some axes of the score tile, and are worth computing once:
+// scalars ({b,h,g} only), per row (i but not j), per column (j but not i). `root` is the expression that reads
+// them as variables.
+struct Hoisted {
+  struct Value {
+    std::string name;
+    NodeId value;
+  };
+  std::vector<Value> scalars, rows, columns;
+  NodeId root;
+};
+// `prefix` starts the names of hoisted values that have no better one.
+Hoisted hoist(Graph& graph, NodeId root, const std::string& prefix);
+
+}  // namespace attnfuse

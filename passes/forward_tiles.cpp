@@ -1,0 +1,150 @@
+#include "passes/forward_tiles.h"
+
+#include <algorithm>
+
+namespace attnfuse {
+namespace {
+
+// Lanes that share one row of scores where threads own rows directly: two exchange steps, and they stay neighbours
+// whatever the width of the machine's lane exchange.
+constexpr int kLanesPerRow = 4;
+// Padding of shared rows, in bytes: rows stay 16-byte aligned and start in different banks.
+constexpr int kRowPaddingBytes = 16;
+
+int round_up(int value, int step) { return (value + step - 1) / step * step; }
+
+// Threads own rows: kLanesPerRow lanes side by side along the columns, the other lanes along the rows.
+FragmentLayout thread_layout(const Target& target, const Schedule& schedule, int cols) {
+  const int row_lanes = std::max(1, target.warp_size / kLanesPerRow);
+  const int col_lanes = target.warp_size / row_lanes;
+  FragmentLayout lanes;
+  lanes.lanes = {{col_lanes, TileAxis::col, 1}, {row_lanes, TileAxis::row, 1}};
+  return repeated(lanes, cols / col_lanes, col_lanes, schedule.rows_per_warp / row_lanes, row_lanes, schedule.warps,
+                  schedule.rows_per_warp);
+}
+
+// The accumulator of one product over all rows of the workgroup.
+FragmentLayout accumulator_layout(const MatrixUnit& unit, const Schedule& schedule, int cols) {
+  const FragmentLayout fragment = unit.transposed ? transposed(unit.accumulator) : unit.accumulator;
+  const int rows = unit.transposed ? unit.n : unit.m;
+  const int step = unit.transposed ? unit.m : unit.n;
+  return repeated(fragment, cols / step, step, schedule.rows_per_warp / rows, rows, schedule.warps,
+                  schedule.rows_per_warp);
+}
+
+FragmentLayout query_operand_layout(const MatrixUnit& unit, const Schedule& schedule, int cols) {
+  const int rows = unit.transposed ? unit.n : unit.m;
+  return repeated(unit.transposed ? unit.b : unit.a, cols / unit.k, unit.k, schedule.rows_per_warp / rows, rows,
+                  schedule.warps, schedule.rows_per_warp);
+}
+
+class Planner {
+ public:
+  Planner(const ProgramInfo& info, const Target& target, const Schedule& schedule)
+      : info_(info), target_(target), schedule_(schedule), unit_(matrix_unit(target, info.dtype)) {}
+
+  ForwardTiles plan() {
+    const int key_step = unit_.transposed ? unit_.m : unit_.n;
+    const int head = round_up(info_.head_dim, unit_.k);
+    const int v_head = round_up(info_.v_head_dim, std::max(key_step, unit_.is_fma() ? kLanesPerRow : 1));
+    const int block_q = schedule_.block_q, block_k = schedule_.block_k;
+    const TileDim query{Axis::i, "q_begin"}, key{Axis::j, "k_begin"}, dim{Axis::d, ""};
+
+    plan_.query = shared("q_tile", info_.dtype, block_q, head, query, dim);
+    plan_.key = shared("k_tile", info_.dtype, block_k, head, key, dim);
+    // Transposed units read values as rows of keys, so that four to eight keys are one access.
+    plan_.value = shared("v_tile", info_.dtype, block_k, v_head, key, dim, unit_.transposed);
+    if (schedule_.query_in_registers)
+      plan_.query_operand = registers("q_operand", info_.dtype, block_q, head, query, dim,
+                                      query_operand_layout(unit_, schedule_, head));
+
+    const FragmentLayout rows = thread_layout(target_, schedule_, block_k);
+    if (unit_.opaque) {
+      plan_.scores = opaque("s_matrix", DType::f32, block_q, block_k, query, key);
+      plan_.output = opaque("o", DType::f32, block_q, v_head, query, dim);
+      plan_.scores_shared = shared("s_tile", DType::f32, block_q, block_k, query, key);
+      plan_.scores_rows = registers("s", DType::f32, block_q, block_k, query, key, rows);
+      plan_.row_factor_shared = shared("row_factor_tile", DType::f32, block_q, 1, query, key);
+    } else {
+      const bool fma = unit_.is_fma();
+      plan_.scores = registers("s", DType::f32, block_q, block_k, query, key,
+                               fma ? rows : accumulator_layout(unit_, schedule_, block_k));
+      plan_.output = registers("o", DType::f32, block_q, v_head, query, dim,
+                               fma ? thread_layout(target_, schedule_, v_head) : accumulator_layout(unit_, schedule_, v_head));
+      plan_.scores_rows = plan_.scores;
+    }
+    const FragmentLayout layout = std::get<FragmentLayout>(plan_.at(plan_.scores_rows).layout);
+    if (unit_.accumulator_is_operand)
+      plan_.weights = registers("p", info_.dtype, block_q, block_k, query, key, layout);
+    else
+      plan_.weights_shared = shared("p_tile", info_.dtype, block_q, block_k, query, key);
+
+    const FragmentLayout per_row = vector_along(layout, TileAxis::row);
+    plan_.row_max = registers("row_max", DType::f32, block_q, 1, query, key, per_row);
+    plan_.row_max_before = registers("row_max_before", DType::f32, block_q, 1, query, key, per_row);
+    plan_.row_max_safe = registers("row_max_safe", DType::f32, block_q, 1, query, key, per_row);
+    plan_.row_sum = registers("row_sum", DType::f32, block_q, 1, query, key, per_row);
+    plan_.row_factor = registers("row_factor", DType::f32, block_q, 1, query, key, per_row);
+    return std::move(plan_);
+  }
+
+ private:
+  TileId add(Tile tile) {
+    plan_.tiles.push_back(std::move(tile));
+    return {int(plan_.tiles.size()) - 1};
+  }
+  TileId shared(std::string name, DType type, int rows, int cols, TileDim row, TileDim col, bool column_major = false) {
+    const int padding = cols == 1 ? 0 : kRowPaddingBytes / size_in_bytes(type);
+    const SharedLayout layout{(column_major ? rows : cols) + padding, column_major};
+    return add({std::move(name), type, Space::shared, rows, cols, std::move(row), std::move(col), layout});
+  }
+  TileId registers(std::string name, DType type, int rows, int cols, TileDim row, TileDim col, FragmentLayout layout) {
+    return add({std::move(name), type, Space::registers, rows, cols, std::move(row), std::move(col), std::move(layout)});
+  }
+  TileId opaque(std::string name, DType type, int rows, int cols, TileDim row, TileDim col) {
+    return add({std::move(name), type, Space::registers, rows, cols, std::move(row), std::move(col),
+                OpaqueLayout{schedule_.warps}});
+  }
+
+  const ProgramInfo& info_;
+  const Target& target_;
+  const Schedule& schedule_;
+  const MatrixUnit& unit_;
+  ForwardTiles plan_;
+};
+
+int register_words(const Tile& tile, int threads) {
+  const int elements = std::holds_alternative<FragmentLayout>(tile.layout)
+                           ? std::get<FragmentLayout>(tile.layout).register_count()
+                           : (tile.rows * tile.cols + threads - 1) / threads;
+  return (elements * size_in_bytes(tile.type) + 3) / 4;
+}
+
+}  // namespace
+
+ForwardTiles plan_forward_tiles(const ProgramInfo& info, const Target& target, const Schedule& schedule) {
+  return Planner(info, target, schedule).plan();
+}
+
+int shared_bytes(const Tile& tile) {
+  const auto& layout = std::get<SharedLayout>(tile.layout);
+  const int bytes = layout.stride * (layout.column_major ? tile.cols : tile.rows) * size_in_bytes(tile.type);
+  return round_up(bytes, 16);
+}
+
+Footprint footprint_of(const std::vector<Tile>& tiles, int threads) {
+  constexpr int kAddressing = 40;  // pointers, bounds, loop counters, operands in flight
+  Footprint result;
+  result.threads = threads;
+  result.registers = kAddressing;
+  for (const Tile& tile : tiles) {
+    if (tile.space == Space::shared)
+      result.shared_bytes += shared_bytes(tile);
+    else
+      result.registers += register_words(tile, threads);
+  }
+  result.shared_bytes += 16;  // the flag
+  return result;
+}
+
+}  // namespace attnfuse

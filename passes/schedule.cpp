@@ -1,0 +1,93 @@
+// choose_schedule: a row of the target's table where one fits, else the derived default: the largest tile, by work per
+// byte moved, that provably fits the target's limits.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "passes/forward_tiles.h"
+#include "passes/passes.h"
+
+namespace attnfuse {
+namespace {
+
+// Rows that one warp can own in the smallest step.
+int row_quantum(const MatrixUnit& unit, const Target& target) {
+  if (unit.is_fma()) return std::max(1, target.warp_size / 4);
+  const int rows = unit.transposed ? unit.n : unit.m;
+  // Opaque scores are read back as rows of threads.
+  return unit.opaque ? std::max(rows, target.warp_size / 4) : rows;
+}
+
+int key_quantum(const MatrixUnit& unit) {
+  if (unit.is_fma()) return 8;
+  return std::max(unit.k, unit.transposed ? unit.m : unit.n);
+}
+
+Schedule with(const Target& target, int block_k, int warps, int rows_per_warp, int vector_bytes) {
+  Schedule schedule;
+  schedule.block_k = block_k;
+  schedule.warps = warps;
+  schedule.rows_per_warp = rows_per_warp;
+  schedule.block_q = warps * rows_per_warp;
+  schedule.vector_bytes = std::min(vector_bytes, target.vector_bytes);
+  schedule.copy = target.copy;
+  if (schedule.copy == CopyKind::async && schedule.vector_bytes < target.async_copy_min_bytes)
+    schedule.copy = CopyKind::direct;
+  return schedule;
+}
+
+bool fits_program(const ProgramInfo& info, const Target& target, const Schedule& schedule) {
+  const Footprint need = footprint_of(plan_forward_tiles(info, target, schedule).tiles,
+                                      schedule.warps * target.warp_size);
+  return fits(need, target);
+}
+
+// Multiply-adds per element of K and V that a step moves through shared memory, the figure that decides speed on
+// every machine: rows of a warp reuse what the warp reads, rows of the workgroup what it copies.
+double value_of(const Schedule& schedule) {
+  return schedule.rows_per_warp * 4.0 + schedule.block_q + std::min(schedule.block_k, 64) * 0.5 - schedule.warps;
+}
+
+}  // namespace
+
+bool fits(const Footprint& need, const Target& target) {
+  return need.shared_bytes <= target.shared_bytes && need.threads <= target.max_threads &&
+         need.registers <= target.registers_per_thread;
+}
+
+Footprint footprint(const ProgramInfo& info, const Target& target, const Schedule& schedule) {
+  return footprint_of(plan_forward_tiles(info, target, schedule).tiles, schedule.warps * target.warp_size);
+}
+
+Result<Schedule> choose_schedule(const Graph& graph, const Target& target, int vector_bytes) {
+  const ProgramInfo& info = graph.info();
+  const MatrixUnit& unit = matrix_unit(target, info.dtype);
+  const int head = std::max(info.head_dim, info.v_head_dim);
+  for (const ScheduleRow& row : target.schedules) {
+    const bool takes = std::find(row.dtypes.begin(), row.dtypes.end(), info.dtype) != row.dtypes.end();
+    if (!takes || head < row.min_head_dim || head > row.max_head_dim) continue;
+    Schedule schedule = with(target, row.block_k, row.warps, row.block_q / row.warps, vector_bytes);
+    schedule.query_in_registers = row.query_in_registers;
+    schedule.source = "table";
+    if (fits_program(info, target, schedule)) return schedule;
+  }
+  std::optional<Schedule> best;
+  const int rows = row_quantum(unit, target);
+  for (int block_k : {8, 16, 32, 64, 128})
+    for (int warps : {1, 2, 4, 8})
+      for (int repeat : {1, 2, 4}) {
+        if (block_k % key_quantum(unit) != 0 || (unit.is_fma() && block_k > 32)) continue;
+        Schedule schedule = with(target, block_k, warps, rows * repeat, vector_bytes);
+        schedule.source = "derived";
+        if (schedule.block_q > 128 || !fits_program(info, target, schedule)) continue;
+        if (!best || value_of(schedule) > value_of(*best)) best = schedule;
+      }
+  if (best) return *best;
+  return Diagnostic{"schedule.does-not-fit",
+                    fmt::format("no tile of head_dim {} (values {}) in {} fits {}: {} bytes of shared memory, {} registers",
+                                info.head_dim, info.v_head_dim, name(info.dtype), target.name, target.shared_bytes,
+                                target.registers_per_thread),
+                    info.where, "use a smaller head_dim or a target with more shared memory"};
+}
+
+}  // namespace attnfuse
