@@ -51,6 +51,11 @@ class Printer {
     return result_;
   }
 
+  std::string run(const Statement& statement) {
+    std::visit([&](const auto& s) { print(s); }, statement.kind);
+    return result_.substr(0, result_.find('\n'));
+  }
+
  private:
   void line(const std::string& text) { result_ += std::string(std::size_t(depth_) * 2, ' ') + text + "\n"; }
   std::string expr(NodeId id) { return expression_text(p_.expressions, id); }
@@ -76,8 +81,8 @@ class Printer {
   void print(const Scrub& s) { line(fmt::format("scrub {} raising {}", tile(s.tile), s.flag)); }
   void print(const Store& s) {
     line(fmt::format("store {} <- {} rows [{}, ..) below {}", s.output, tile(s.from), expr(s.first_row), expr(s.row_limit)));
-    if (s.restore) line(fmt::format("  restoring non-finite values of {} if {}", p_.expressions.tensor(s.restore->value).name, s.restore->flag));
   }
+  void print(const Restore& s) { line(fmt::format("restore non-finite values of {} into {} if {}", p_.expressions.tensor(s.value).name, s.output, s.flag)); }
   void print(const If& s) {
     line(fmt::format("if {}", expr(s.condition)));
     body(s.body);
@@ -172,5 +177,6 @@ class Verifier {
 
 Diagnostics verify(const TileProgram& program) { return Verifier(program).run(); }
 std::string print(const TileProgram& program) { return Printer(program).run(); }
+std::string headline(const TileProgram& program, const Statement& statement) { return Printer(program).run(statement); }
 
 }  // namespace attnfuse

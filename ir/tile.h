@@ -81,12 +81,12 @@ enum class Scope : std::uint8_t { warp, workgroup };
 struct Barrier { Scope scope = Scope::workgroup; };  // warp: the rows a warp owns are only touched by itself
 // Replaces NaN and infinity in a shared tile by zero and raises the workgroup's flag if there was one.
 struct Scrub { TileId tile; std::string flag; };
-// What a Store adds to each element (r,d) if the flag is up: v[j,d] for every key j in [begin, end) that `mask` (over
-// i, j) allows and whose v[j,d] is not finite. Gives back what Scrub removed, to the rows that may see it.
-struct Restore { std::string flag; TensorId value; NodeId mask, begin, end; };
 // Writes rows [first_row, row_limit) of an output, converting the type. An opaque tile goes through the shared tile
 // `via`, some columns at a time.
-struct Store { TileId from; std::string output; NodeId first_row, row_limit; TileId via; std::optional<Restore> restore; };
+struct Store { TileId from; std::string output; NodeId first_row, row_limit; TileId via; };
+// Gives back what Scrub removed, to the rows that may see it. If the flag is up: output[i,d] += v[j,d] for every key j in
+// [begin, end) that `mask` (over i, j) allows and whose v[j,d] is not finite. Follows the Store of the same rows.
+struct Restore { std::string output, flag; TensorId value; NodeId mask, begin, end, first_row, row_limit; };
 struct If { NodeId condition; Body body; };
 // Visits the tiles begin, begin+1, ... end-1 except those for which `skip` (a node over the variable `next`) holds.
 //   next = first tile to visit;  if (next < end) before;
@@ -95,7 +95,7 @@ struct TileLoop { std::string variable, next; NodeId begin, end, skip; Body befo
 
 struct Statement {
   std::variant<Let, Put, Take, Fill, Move, Mma, Map, RowReduce, LaneReduce, ScaleRows, Barrier, Scrub,
-               Store, If, TileLoop>
+               Store, Restore, If, TileLoop>
       kind;
 };
 
@@ -148,5 +148,7 @@ struct TileProgram {
 
 Diagnostics verify(const TileProgram& program);
 std::string print(const TileProgram& program);
+// One line; loops and conditions without their bodies.
+std::string headline(const TileProgram& program, const Statement& statement);
 
 }  // namespace attnfuse

@@ -320,13 +320,13 @@ class ForwardLowering {
     add(body, Map{plan_.row_factor, op(ScalarOp::select, {op(ScalarOp::eq, {sum, f32(0)}), f32(0), op(ScalarOp::div, {f32(1), sum})})});
     add(body, Map{plan_.row_sum, op(ScalarOp::add, {op(ScalarOp::mul, {row_max, f32(factor_)}), op(ScalarOp::log, {sum})})});
     scale_output(body);
-    Store store{plan_.output, "o", q_begin, sq, plan_.scores_shared, {}};
-    if (masked_) {
-      const NodeId allowed = op(ScalarOp::logical_and, {op(ScalarOp::ilt, {g().index(Axis::j), size(Size::skv)}), mask_root_});
-      store.restore = Restore{"has_nonfinite", v_tensor_, allowed, op(ScalarOp::imul, {scalar("tile_begin"), i32(program_.schedule.block_k)}), scalar("key_end")};
-    }
-    add(body, store);
-    add(body, Store{plan_.row_sum, "lse", q_begin, sq, {}, {}});
+    add(body, Store{plan_.output, "o", q_begin, sq, plan_.scores_shared});
+    add(body, Store{plan_.row_sum, "lse", q_begin, sq, {}});
+    if (!masked_) return;
+    const NodeId allowed = op(ScalarOp::logical_and, {op(ScalarOp::ilt, {g().index(Axis::j), size(Size::skv)}), mask_root_});
+    const NodeId first_key = op(ScalarOp::imul, {scalar("tile_begin"), i32(program_.schedule.block_k)});
+    add(body, Barrier{});
+    add(body, Restore{"o", "has_nonfinite", v_tensor_, allowed, first_key, scalar("key_end"), q_begin, sq});
   }
 
   ForwardTiles plan_;

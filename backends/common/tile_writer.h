@@ -1,0 +1,100 @@
+// TileWriter: walks a tile program and writes C-like text. It decides nothing: statements say what happens, layouts say
+// which thread holds what, the dialect says how it is spelled.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "backends/common/dialect.h"
+#include "backends/common/source_writer.h"
+#include "ir/tile.h"
+
+namespace attnfuse {
+
+// What the leaves of an expression read at one place of the kernel.
+struct Surroundings {
+  std::function<std::string(const std::string& name)> variable;  // scalar or tile element
+  std::function<std::string(Axis axis)> index;
+  std::function<std::string(NodeId id)> input;  // Input or Partner of an Input
+};
+
+class TileWriter {
+ public:
+  TileWriter(const TileProgram& program, const Dialect& dialect) : program_(program), dialect_(dialect) {}
+
+  std::string write();
+
+  const TileProgram& program() const { return program_; }
+  const Dialect& dialect() const { return dialect_; }
+  SourceWriter& out() { return out_; }
+  const Tile& tile(TileId id) const { return program_.tile(id); }
+
+  // ---- expressions --------------------------------------------------------------------------
+  // Writes temporaries for values used more than once and returns the text of the root.
+  std::string expression(NodeId root, const Surroundings& surroundings);
+  // A uniform scalar.
+  std::string scalar(NodeId root);
+  bool reads_index(NodeId root, Axis axis) const;
+
+  // ---- coordinates --------------------------------------------------------------------------
+  // Position in the tile of register `reg` (text) of this thread, on one axis.
+  std::string position(const Tile& tile, TileAxis axis, const std::string& reg);
+  // The same plus the tile's base: the coordinate in the problem.
+  std::string coordinate(const Tile& tile, TileAxis axis, const std::string& reg);
+  // Register of `vector` (per row or per column of `over`) that belongs to register `reg` of `over`.
+  std::string vector_index(const Tile& over, TileAxis axis, const std::string& reg) const;
+  // Element of a shared tile: index into its array.
+  static std::string shared_index(const Tile& tile, const std::string& row, const std::string& col);
+  // for (int r = 0; r < count; ++r), unrolled.
+  void open_registers(int count, const std::string& variable = "r");
+  void open_loop(const std::string& header);  // with the dialect's unroll line before it
+
+  // Base offset (64-bit text) of the head that this workgroup reads: "q_base", "k_base", "v_base", "o_base", "lse_base".
+  static std::string base_of(const std::string& tensor) { return tensor + "_base"; }
+
+  // ---- generic leaves -----------------------------------------------------------------------
+  void put_elements(const Put& put);
+  void multiply_elements(const Mma& mma);  // fused multiply-adds from shared memory
+  void move_elements(const Move& move);
+  void store_elements(const Store& store);
+
+  // The value of a channel's transform for one element: reads `x(partner)` through `load`, which gets the d index text
+  // of the element ("" = itself).
+  void body(const Body& statements);
+
+ private:
+  void write(const Let& s);
+  void write(const Put& s) { dialect_.put(*this, s); }
+  void write(const Take& s) { dialect_.take(*this, s); }
+  void write(const Fill& s) { dialect_.fill(*this, s); }
+  void write(const Move& s) { dialect_.move(*this, s); }
+  void write(const Mma& s) { dialect_.mma(*this, s); }
+  void write(const Map& s);
+  void write(const RowReduce& s);
+  void write(const LaneReduce& s);
+  void write(const ScaleRows& s) { dialect_.scale_rows(*this, s); }
+  void write(const Barrier& s) { out_.line(dialect_.barrier(s.scope)); }
+  void write(const Scrub& s);
+  void write(const Store& s) { dialect_.store(*this, s); }
+  void write(const Restore& s);
+  void write(const If& s);
+  void write(const TileLoop& s);
+
+  void workgroup_scalars();
+  void combine_lanes(const Tile& vector, ReduceOp op, const FragmentLayout& layout);
+  std::string element_of(const std::string& name, const Tile& over, const std::string& reg);
+
+  const TileProgram& program_;
+  const Dialect& dialect_;
+  SourceWriter out_;
+  std::map<std::string, std::string> lane_parts_;  // expression -> name of the scalar that holds it
+};
+
+std::string combine(ReduceOp op, const std::string& a, const std::string& b);
+// Text of a number as an f32 literal, infinities included.
+std::string literal(double value);
+// Text of (index / divisor) % extent for mixed-radix digits of `axis`, as a sum of strides.
+std::string digit_sum(const std::vector<Digit>& digits, TileAxis axis, const std::string& index);
+
+}  // namespace attnfuse
