@@ -1,0 +1,159 @@
+// Generic leaves: right on every machine, replaced by a dialect where the machine offers more.
+#include <fmt/format.h>
+
+#include "backends/common/tile_writer.h"
+
+namespace attnfuse {
+namespace {
+
+bool reads_memory_type(DType type) { return type == DType::f16 || type == DType::bf16; }
+
+std::string to_f32(DType type, const std::string& text) { return reads_memory_type(type) ? fmt::format("af_from_{}({})", name(type), text) : text; }
+std::string from_f32(DType type, const std::string& text) { return reads_memory_type(type) ? fmt::format("af_to_{}({})", name(type), text) : text; }
+
+// Index along d of the element that a Partner pairs with element `d`.
+std::string partner_index(const Partner& partner, const std::string& d) {
+  switch (partner.pairs) {
+    case RotaryPairs::half:
+      return fmt::format("({0} < {1} ? {0} + {1} : {0} < {2} ? {0} - {1} : {0})", d, partner.count / 2, partner.count);
+    case RotaryPairs::interleaved:
+      return fmt::format("({0} < {1} ? ({0} ^ 1) : {0})", d, partner.count);
+  }
+  return d;
+}
+
+}  // namespace
+
+int Dialect::chunk_elements(const TileWriter&, const Channel&) const { return 1; }
+void Dialect::put(TileWriter& writer, const Put& put) const { writer.put_elements(put); }
+void Dialect::take(TileWriter& writer, const Take&) const { writer.out().line(barrier(Scope::workgroup)); }
+void Dialect::mma(TileWriter& writer, const Mma& mma) const { writer.multiply_elements(mma); }
+void Dialect::move(TileWriter& writer, const Move& move) const { writer.move_elements(move); }
+void Dialect::store(TileWriter& writer, const Store& store) const { writer.store_elements(store); }
+
+void Dialect::declare(TileWriter& writer, const Tile& tile) const {
+  const int count = std::get<FragmentLayout>(tile.layout).register_count();
+  switch (tile.type) {
+    case DType::f16:
+    case DType::bf16: writer.out().line(fmt::format("af_u32 {}[{}];", tile.name, count / 2)); break;
+    case DType::f32: writer.out().line(fmt::format("float {}[{}];", tile.name, count)); break;
+    case DType::i32: writer.out().line(fmt::format("int {}[{}];", tile.name, count)); break;
+    case DType::boolean: writer.out().line(fmt::format("bool {}[{}];", tile.name, count)); break;
+  }
+}
+
+void Dialect::fill(TileWriter& writer, const Fill& fill) const {
+  const Tile& tile = writer.tile(fill.tile);
+  writer.open_registers(std::get<FragmentLayout>(tile.layout).register_count());
+  writer.out().line(fmt::format("{}[r] = {};", tile.name, literal(fill.value)));
+  writer.out().close();
+}
+
+void Dialect::scale_rows(TileWriter& writer, const ScaleRows& scale) const {
+  const Tile &tile = writer.tile(scale.tile), &factor = writer.tile(scale.factor);
+  writer.open_registers(std::get<FragmentLayout>(tile.layout).register_count());
+  writer.out().line(fmt::format("{}[r] *= {}[{}];", tile.name, factor.name, writer.vector_index(tile, TileAxis::row, "r")));
+  writer.out().close();
+}
+
+// Rows [first, first + rows) of the source, element by element, transformed on the way.
+void TileWriter::put_elements(const Put& put) {
+  const Channel& channel = program_.channel(put.channel);
+  const Tile& to = tile(channel.tile);
+  const TensorInfo& source = program_.expressions.tensor(channel.source);
+  const int extent = source.role == TensorRole::value ? program_.info.v_head_dim : program_.info.head_dim;
+  const std::string position_name = source.role == TensorRole::query ? "i" : "j";
+  out_.open(fmt::format("for (int e = thread; e < {}; e += {})", to.rows * to.cols, program_.threads()));
+  out_.line(fmt::format("const int row = e / {0}, d = e % {0};", to.cols));
+  out_.line(fmt::format("const int {} = {} + row;", position_name, scalar(put.first_row)));
+  out_.line("float value = 0.0f;");
+  std::string inside = fmt::format("{} < {}", position_name, scalar(put.row_limit));
+  if (extent < to.cols) inside += fmt::format(" && d < {}", extent);
+  out_.open(fmt::format("if ({})", inside));
+  out_.line(fmt::format("const af_i64 row_base = {} + {} * p.{}_stride_s;", base_of(source.name), dialect_.int64(position_name), source.name));
+  const auto load = [&](const std::string& d) { return dialect_.load_global(source.name, source.dtype, "row_base + " + d); };
+  if (!channel.transform.valid()) {
+    out_.line(fmt::format("value = {};", load("d")));
+  } else {
+    const Graph& graph = program_.expressions;
+    const Surroundings here{[](const std::string& name) { return name; }, [](Axis axis) { return std::string(name(axis)); },
+                            [&](NodeId id) {
+                              const auto* partner = as<Partner>(graph.node(id));
+                              return load(partner == nullptr ? "d" : partner_index(*partner, "d"));
+                            }};
+    const std::string value = expression(channel.transform, here);
+    out_.line(fmt::format("value = {};", value));
+  }
+  out_.close();
+  out_.line(fmt::format("{}[{}] = {};", to.name, shared_index(to, "row", "d"), from_f32(to.type, "value")));
+  out_.close();
+}
+
+void TileWriter::multiply_elements(const Mma& mma) {
+  const Tile &acc = tile(mma.accumulator), &a = tile(mma.a), &b = tile(mma.b);
+  const auto& layout = std::get<FragmentLayout>(acc.layout);
+  Tile rows = acc, cols = acc;
+  rows.layout = vector_along(layout, TileAxis::row);
+  cols.layout = vector_along(layout, TileAxis::col);
+  const int row_count = std::get<FragmentLayout>(rows.layout).register_count();
+  const int col_count = std::get<FragmentLayout>(cols.layout).register_count();
+  out_.open(fmt::format("for (int k = 0; k < {}; ++k)", a.cols));
+  out_.line(fmt::format("float a_k[{}], b_k[{}];", row_count, col_count));
+  open_registers(row_count);
+  out_.line(fmt::format("a_k[r] = {};", to_f32(a.type, fmt::format("{}[{}]", a.name, shared_index(a, position(rows, TileAxis::row, "r"), "k")))));
+  out_.close();
+  open_registers(col_count);
+  const std::string col = position(cols, TileAxis::col, "r");
+  const std::string at = mma.b_rows_contract ? shared_index(b, "k", col) : shared_index(b, col, "k");
+  out_.line(fmt::format("b_k[r] = {};", to_f32(b.type, fmt::format("{}[{}]", b.name, at))));
+  out_.close();
+  open_registers(layout.register_count());
+  out_.line(fmt::format("{}[r] += a_k[{}] * b_k[{}];", acc.name, vector_index(acc, TileAxis::row, "r"), vector_index(acc, TileAxis::col, "r")));
+  out_.close();
+  out_.close();
+}
+
+void TileWriter::move_elements(const Move& move) {
+  const Tile &to = tile(move.to), &from = tile(move.from);
+  const bool to_shared = to.space == Space::shared;
+  const Tile& registers = to_shared ? from : to;
+  const Tile& shared = to_shared ? to : from;
+  open_registers(std::get<FragmentLayout>(registers.layout).register_count());
+  const std::string element = fmt::format("{}[{}]", shared.name, shared_index(shared, position(registers, TileAxis::row, "r"), registers.cols == 1 ? "0" : position(registers, TileAxis::col, "r")));
+  out_.line(to_shared ? fmt::format("{} = {};", element, from_f32(shared.type, registers.name + "[r]"))
+                      : fmt::format("{}[r] = {};", registers.name, to_f32(shared.type, element)));
+  out_.close();
+}
+
+void TileWriter::store_elements(const Store& store) {
+  const Tile& from = tile(store.from);
+  const auto& layout = std::get<FragmentLayout>(from.layout);
+  const bool is_vector = from.cols == 1;
+  const DType dtype = is_vector ? DType::f32 : program_.info.dtype;
+  std::string condition;
+  if (is_vector) {  // one of the lanes that share the row writes
+    int divisor = 1;
+    for (const Digit& digit : layout.lanes) {
+      if (digit.stride == 0 && digit.extent > 1)
+        condition += fmt::format("{}lane / {} % {} == 0", condition.empty() ? "" : " && ", divisor, digit.extent);
+      divisor *= digit.extent;
+    }
+  }
+  if (!condition.empty()) out_.open(fmt::format("if ({})", condition));
+  open_registers(layout.register_count());
+  out_.line(fmt::format("const int i = {} + {};", scalar(store.first_row), position(from, TileAxis::row, "r")));
+  std::string inside = fmt::format("i < {}", scalar(store.row_limit));
+  std::string at = fmt::format("{} + {} * p.{}_stride_{}", base_of(store.output), dialect_.int64("i"), store.output, "s");
+  if (!is_vector) {
+    out_.line(fmt::format("const int d = {};", position(from, TileAxis::col, "r")));
+    if (from.cols > program_.info.v_head_dim) inside += fmt::format(" && d < {}", program_.info.v_head_dim);
+    at += " + d";
+  }
+  out_.open(fmt::format("if ({})", inside));
+  dialect_.store_global(out_, store.output, dtype, at, from.name + "[r]");
+  out_.close();
+  out_.close();
+  if (!condition.empty()) out_.close();
+}
+
+}  // namespace attnfuse

@@ -1,0 +1,194 @@
+#include "backends/common/tile_writer.h"
+
+#include <fmt/format.h>
+
+#include "ir/algorithm.h"
+
+namespace attnfuse {
+
+std::string combine(ReduceOp op, const std::string& a, const std::string& b) {
+  return op == ReduceOp::max ? fmt::format("af_max({}, {})", a, b) : fmt::format("{} + {}", a, b);
+}
+
+std::string TileWriter::write() {
+  dialect_.begin(*this);
+  workgroup_scalars();
+  body(program_.body);
+  dialect_.end(*this);
+  return out_.text();
+}
+
+// Which tile this workgroup computes, where its heads start, and where each thread's rows and columns are.
+void TileWriter::workgroup_scalars() {
+  const ProgramInfo& info = program_.info;
+  const Schedule& schedule = program_.schedule;
+  out_.line("const int batch = p.batch, sq = p.sq, skv = p.skv;");
+  out_.line(fmt::format("const int q_tiles = (sq + {}) / {};", schedule.block_q - 1, schedule.block_q));
+  out_.line(fmt::format("if (block >= batch * {} * q_tiles) return;", info.heads));
+  out_.comment("longest rows first");
+  out_.line(fmt::format("const int q_begin = (q_tiles - 1 - block % q_tiles) * {};", schedule.block_q));
+  out_.line(fmt::format("const int h = block / q_tiles % {};", info.heads));
+  out_.line(fmt::format("const int b = block / q_tiles / {};", info.heads));
+  out_.line(info.heads == info.kv_heads ? "const int g = h;" : fmt::format("const int g = h / {};", info.heads / info.kv_heads));
+  const auto base = [&](const std::string& tensor, const char* head) {
+    out_.line(fmt::format("const af_i64 {0}_base = {1} * p.{0}_stride_b + {2} * p.{0}_stride_h;", tensor, dialect_.int64("b"), dialect_.int64(head)));
+  };
+  for (const Channel& channel : program_.channels) {
+    const TensorInfo& tensor = program_.expressions.tensor(channel.source);
+    base(tensor.name, tensor.role == TensorRole::query ? "h" : "g");
+  }
+  for (const OutputInfo& output : program_.outputs) base(output.name, "h");
+
+  for (const Tile& tile : program_.tiles) {
+    const auto* layout = std::get_if<FragmentLayout>(&tile.layout);
+    if (layout == nullptr) continue;
+    for (TileAxis axis : {TileAxis::row, TileAxis::col}) {
+      const std::string lanes = digit_sum(layout->lanes, axis, "lane"), warps = digit_sum(layout->warps, axis, "warp");
+      const std::string text = lanes == "0" ? warps : warps == "0" ? lanes : lanes + " + " + warps;
+      if (text == "0" || lane_parts_.count(text) != 0) continue;
+      const std::string name = tile.name + (axis == TileAxis::row ? "_row" : "_col");
+      out_.line(fmt::format("const int {} = {};", name, text));
+      lane_parts_[text] = name;
+    }
+  }
+  for (const Tile& tile : program_.tiles)
+    if (tile.space == Space::registers) dialect_.declare(*this, tile);
+}
+
+void TileWriter::body(const Body& statements) {
+  for (const Statement& statement : statements) {
+    if (!std::holds_alternative<Let>(statement.kind) && !std::holds_alternative<Barrier>(statement.kind))
+      out_.comment(headline(program_, statement));
+    std::visit([&](const auto& s) { write(s); }, statement.kind);
+  }
+}
+
+void TileWriter::write(const Let& s) {
+  const std::string value = scalar(s.value);
+  const ValueType type = program_.expressions.node(s.value).type;
+  out_.line(fmt::format("const {} {} = {};", type == ValueType::f32 ? "float" : type == ValueType::i32 ? "int" : "bool", s.name, value));
+}
+
+std::string TileWriter::element_of(const std::string& name, const Tile& over, const std::string& reg) {
+  for (const Tile& tile : program_.tiles) {
+    if (tile.name != name) continue;
+    if (tile.rows == over.rows && tile.cols == over.cols) return fmt::format("{}[{}]", name, reg);
+    return fmt::format("{}[{}]", name, vector_index(over, tile.cols == 1 ? TileAxis::row : TileAxis::col, reg));
+  }
+  return name;  // a scalar
+}
+
+void TileWriter::write(const Map& s) {
+  const Tile& to = tile(s.to);
+  const int count = std::get<FragmentLayout>(to.layout).register_count();
+  const auto value_at = [&](const std::string& reg) {
+    for (const auto& [dim, axis] : {std::pair{to.row, TileAxis::row}, std::pair{to.col, TileAxis::col}})
+      if ((axis == TileAxis::row ? to.rows : to.cols) > 1 && reads_index(s.value, dim.axis))
+        out_.line(fmt::format("const int {} = {};", name(dim.axis), coordinate(to, axis, reg)));
+    return expression(s.value, {[&](const std::string& variable) { return element_of(variable, to, reg); },
+                                [](Axis axis) { return std::string(name(axis)); },
+                                {}});
+  };
+  if (to.type == DType::f16 || to.type == DType::bf16) {  // two to a register
+    open_loop(fmt::format("for (int r = 0; r < {}; r += 2)", count));
+    out_.line(fmt::format("{}[r / 2] = af_pack_{}({}, {});", to.name, name(to.type), value_at("r"), value_at("(r + 1)")));
+  } else {
+    open_registers(count);
+    const std::string value = value_at("r");
+    out_.line(fmt::format("{}[r] = {};", to.name, value));
+  }
+  out_.close();
+}
+
+void TileWriter::combine_lanes(const Tile& vector, ReduceOp op, const FragmentLayout& layout) {
+  const int count = std::get<FragmentLayout>(vector.layout).register_count();
+  for (int distance : exchange_distances(layout, TileAxis::row)) {
+    open_registers(count);
+    const std::string own = vector.name + "[r]";
+    out_.line(fmt::format("{} = {};", own, combine(op, own, dialect_.exchange(own, distance))));
+    out_.close();
+  }
+}
+
+void TileWriter::write(const RowReduce& s) {
+  const Tile &to = tile(s.to), &from = tile(s.from);
+  const auto& layout = std::get<FragmentLayout>(from.layout);
+  if (!s.accumulate) dialect_.fill(*this, Fill{s.to, s.op == ReduceOp::max ? -std::numeric_limits<double>::infinity() : 0});
+  open_registers(layout.register_count());
+  const std::string own = fmt::format("{}[{}]", to.name, vector_index(from, TileAxis::row, "r"));
+  out_.line(fmt::format("{} = {};", own, combine(s.op, own, from.name + "[r]")));
+  out_.close();
+  if (s.across_lanes) combine_lanes(to, s.op, layout);
+}
+
+// Vectors lie beside the rows of some tile and are replicated over the lanes that share a row: those are the lanes whose
+// digits do not move.
+void TileWriter::write(const LaneReduce& s) {
+  combine_lanes(tile(s.tile), s.op, std::get<FragmentLayout>(tile(s.tile).layout));
+}
+
+void TileWriter::write(const Scrub& s) {
+  const Tile& t = tile(s.tile);
+  out_.open(fmt::format("for (int e = thread; e < {}; e += {})", t.rows * t.cols, program_.threads()));
+  const int fast = std::get<SharedLayout>(t.layout).column_major ? t.rows : t.cols;
+  const std::string slow_text = fmt::format("e / {}", fast), fast_text = fmt::format("e % {}", fast);
+  const bool major = std::get<SharedLayout>(t.layout).column_major;
+  out_.line(fmt::format("const int at = {};", shared_index(t, major ? fast_text : slow_text, major ? slow_text : fast_text)));
+  const std::string element = fmt::format("{}[at]", t.name);
+  out_.open(fmt::format("if (!af_is_finite_{}({}))", name(t.type), element));
+  out_.line(fmt::format("{} = {}(0.0f);", element, "af_to_" + std::string(name(t.type))));
+  out_.line(dialect_.raise(s.flag));
+  out_.close();
+  out_.close();
+}
+
+void TileWriter::write(const Restore& s) {
+  const ProgramInfo& info = program_.info;
+  const TensorInfo& value = program_.expressions.tensor(s.value);
+  out_.open(fmt::format("if ({})", dialect_.is_raised(s.flag)));
+  out_.open(fmt::format("for (int e = thread; e < {}; e += {})", program_.schedule.block_q * info.v_head_dim, program_.threads()));
+  out_.line(fmt::format("const int i = {} + e / {}, d = e % {};", scalar(s.first_row), info.v_head_dim, info.v_head_dim));
+  out_.line("float extra = 0.0f;");
+  out_.line("bool found = false;");
+  out_.open(fmt::format("for (int j = {}; i < {} && j < {}; ++j)", scalar(s.begin), scalar(s.row_limit), scalar(s.end)));
+  out_.line(fmt::format("const float v_jd = {};", dialect_.load_global(value.name, value.dtype, fmt::format("{} + {} * p.{}_stride_s + d", base_of(value.name), dialect_.int64("j"), value.name))));
+  out_.line("if (af_is_finite_f32(v_jd)) continue;");
+  out_.line(fmt::format("if ({}) {{ extra += v_jd; found = true; }}", scalar(s.mask)));
+  out_.close();
+  const std::string at = fmt::format("{} + {} * p.{}_stride_s + d", base_of(s.output), dialect_.int64("i"), s.output);
+  out_.open("if (found)");
+  dialect_.store_global(out_, s.output, info.dtype, at, fmt::format("{} + extra", dialect_.load_global(s.output, info.dtype, at)));
+  out_.close();
+  out_.close();
+  out_.close();
+}
+
+void TileWriter::write(const If& s) {
+  const std::string condition = scalar(s.condition);
+  out_.open(fmt::format("if ({})", condition));
+  body(s.body);
+  out_.close();
+}
+
+void TileWriter::write(const TileLoop& s) {
+  const std::string end = scalar(s.end);
+  const auto advance = [&] {
+    if (!s.skip.valid()) return;
+    out_.open(fmt::format("for (; {} < {}; ++{})", s.next, end, s.next));
+    const std::string skip = scalar(s.skip);
+    out_.line(fmt::format("if (!({})) break;", skip));
+    out_.close();
+  };
+  out_.line(fmt::format("int {} = {};", s.next, scalar(s.begin)));
+  advance();
+  out_.open(fmt::format("if ({} < {})", s.next, end));
+  body(s.before);
+  out_.close();
+  out_.open(fmt::format("for (int {0} = {1}; {0} < {2}; {0} = {1})", s.variable, s.next, end));
+  out_.line(fmt::format("{} = {} + 1;", s.next, s.variable));
+  advance();
+  body(s.body);
+  out_.close();
+}
+
+}  // namespace attnfuse
