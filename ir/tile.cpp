@@ -175,6 +175,12 @@ class Verifier {
 
 }  // namespace
 
+int shared_bytes(const Tile& tile) {
+  const auto& layout = std::get<SharedLayout>(tile.layout);
+  const int bytes = layout.stride * (layout.column_major ? tile.cols : tile.rows) * size_in_bytes(tile.type);
+  return (bytes + 15) / 16 * 16;
+}
+
 Diagnostics verify(const TileProgram& program) { return Verifier(program).run(); }
 std::string print(const TileProgram& program) { return Printer(program).run(); }
 std::string headline(const TileProgram& program, const Statement& statement) { return Printer(program).run(statement); }

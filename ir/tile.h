@@ -146,6 +146,10 @@ struct TileProgram {
 // q_tiles = ceil(sq / block_q). A launch uses grid (min(n, max_grid_x), ceil(n / max_grid_x), 1) and the
 // kernel returns when block >= n.
 
+// Bytes of a shared tile, a multiple of 16; and of the workgroup's flag beside the tiles.
+int shared_bytes(const Tile& tile);
+inline constexpr int kFlagBytes = 16;
+
 Diagnostics verify(const TileProgram& program);
 std::string print(const TileProgram& program);
 // One line; loops and conditions without their bodies.

@@ -126,12 +126,6 @@ ForwardTiles plan_forward_tiles(const ProgramInfo& info, const Target& target, c
   return Planner(info, target, schedule).plan();
 }
 
-int shared_bytes(const Tile& tile) {
-  const auto& layout = std::get<SharedLayout>(tile.layout);
-  const int bytes = layout.stride * (layout.column_major ? tile.cols : tile.rows) * size_in_bytes(tile.type);
-  return round_up(bytes, 16);
-}
-
 Footprint footprint_of(const std::vector<Tile>& tiles, int threads) {
   constexpr int kAddressing = 40;  // pointers, bounds, loop counters, operands in flight
   Footprint result;
@@ -143,7 +137,7 @@ Footprint footprint_of(const std::vector<Tile>& tiles, int threads) {
     else
       result.registers += register_words(tile, threads);
   }
-  result.shared_bytes += 16;  // the flag
+  result.shared_bytes += kFlagBytes;
   return result;
 }
 

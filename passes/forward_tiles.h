@@ -27,7 +27,4 @@ struct ForwardTiles {
 ForwardTiles plan_forward_tiles(const ProgramInfo& info, const Target& target, const Schedule& schedule);
 Footprint footprint_of(const std::vector<Tile>& tiles, int threads);
 
-// Bytes of a shared tile.
-int shared_bytes(const Tile& tile);
-
 }  // namespace attnfuse

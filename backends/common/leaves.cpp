@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "backends/common/tile_writer.h"
+#include "ir/algorithm.h"
 
 namespace attnfuse {
 namespace {
@@ -11,7 +12,8 @@ bool reads_memory_type(DType type) { return type == DType::f16 || type == DType:
 std::string to_f32(DType type, const std::string& text) { return reads_memory_type(type) ? fmt::format("af_from_{}({})", name(type), text) : text; }
 std::string from_f32(DType type, const std::string& text) { return reads_memory_type(type) ? fmt::format("af_to_{}({})", name(type), text) : text; }
 
-// Index along d of the element that a Partner pairs with element `d`.
+}  // namespace
+
 std::string partner_index(const Partner& partner, const std::string& d) {
   switch (partner.pairs) {
     case RotaryPairs::half:
@@ -22,7 +24,12 @@ std::string partner_index(const Partner& partner, const std::string& d) {
   return d;
 }
 
-}  // namespace
+std::vector<NodeId> partners(const Graph& graph, NodeId root) {
+  std::vector<NodeId> found;
+  for (NodeId id : cone(graph, {root}))
+    if (as<Partner>(graph.node(id)) != nullptr) found.push_back(id);
+  return found;
+}
 
 int Dialect::chunk_elements(const TileWriter&, const Channel&) const { return 1; }
 void Dialect::put(TileWriter& writer, const Put& put) const { writer.put_elements(put); }

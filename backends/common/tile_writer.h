@@ -59,8 +59,6 @@ class TileWriter {
   void move_elements(const Move& move);
   void store_elements(const Store& store);
 
-  // The value of a channel's transform for one element: reads `x(partner)` through `load`, which gets the d index text
-  // of the element ("" = itself).
   void body(const Body& statements);
 
  private:
@@ -91,6 +89,10 @@ class TileWriter {
   std::map<std::string, std::string> lane_parts_;  // expression -> name of the scalar that holds it
 };
 
+// Index text along d of the element that a Partner pairs with element `d`.
+std::string partner_index(const Partner& partner, const std::string& d);
+// The Partner nodes an expression reads.
+std::vector<NodeId> partners(const Graph& graph, NodeId root);
 std::string combine(ReduceOp op, const std::string& a, const std::string& b);
 // Text of a number as an f32 literal, infinities included.
 std::string literal(double value);

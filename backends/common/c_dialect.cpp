@@ -1,0 +1,222 @@
+#include "backends/common/c_dialect.h"
+
+#include <fmt/format.h>
+
+#include "backends/common/prelude.h"
+#include "backends/common/tile_writer.h"
+
+namespace attnfuse {
+namespace {
+
+// Elements of partner pairs stay inside one aligned chunk, or move to another whole one.
+bool pairs_by_chunk(const Partner& partner, int chunk) {
+  switch (partner.pairs) {
+    case RotaryPairs::half: return partner.count / 2 % chunk == 0;
+    case RotaryPairs::interleaved: return partner.count % chunk == 0;
+  }
+  return false;
+}
+
+std::string element_pointer(const std::string& type, const std::string& tensor, const std::string& offset) {
+  return fmt::format("reinterpret_cast<const {}*>(p.{}_ptr) + {}", type, tensor, offset);
+}
+
+}  // namespace
+
+std::string CDialect::type(DType dtype) const {
+  switch (dtype) {
+    case DType::f16: return "af_f16";
+    case DType::bf16: return "af_bf16";
+    case DType::f32: return "float";
+    case DType::i32: return "int";
+    case DType::boolean: return "unsigned char";
+  }
+  return "";
+}
+
+std::string CDialect::int64(std::string_view value) const { return fmt::format("af_i64({})", value); }
+
+void CDialect::constant_table(SourceWriter& out, const std::string& name, const std::vector<double>& values) const {
+  out.open(fmt::format("{} float {}[{}] =", constant_qualifiers(), name, values.size()));
+  std::string line;
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    line += literal(values[k]) + (k + 1 < values.size() ? ", " : "");
+    if (line.size() > 90 || k + 1 == values.size()) {
+      out.line(line);
+      line.clear();
+    }
+  }
+  out.close(";");
+}
+
+std::string CDialect::load_global(const std::string& tensor, DType dtype, const std::string& offset) const {
+  const std::string element = fmt::format("reinterpret_cast<const {}*>(p.{}_ptr)[{}]", type(dtype), tensor, offset);
+  switch (dtype) {
+    case DType::f16: return fmt::format("af_from_f16({})", element);
+    case DType::bf16: return fmt::format("af_from_bf16({})", element);
+    case DType::f32:
+    case DType::i32: return element;
+    case DType::boolean: return fmt::format("({} != 0)", element);
+  }
+  return "";
+}
+
+void CDialect::store_global(SourceWriter& out, const std::string& tensor, DType dtype, const std::string& offset, const std::string& value) const {
+  const bool narrow = dtype == DType::f16 || dtype == DType::bf16;
+  out.line(fmt::format("reinterpret_cast<{}*>(p.{}_ptr)[{}] = {};", type(dtype), tensor, offset,
+                       narrow ? fmt::format("af_to_{}({})", name(dtype), value) : value));
+}
+
+int CDialect::chunk_elements(const TileWriter& writer, const Channel& channel) const {
+  const Tile& tile = writer.tile(channel.tile);
+  const int elements = channel.vector_bytes / size_in_bytes(tile.type);
+  if (channel.vector_bytes < 16) return 1;
+  if (channel.transform.valid()) {
+    const Graph& graph = writer.program().expressions;
+    for (NodeId id : partners(graph, channel.transform))
+      if (!pairs_by_chunk(*as<Partner>(graph.node(id)), elements)) return 1;
+  }
+  return elements;
+}
+
+// Whole chunks of 16 bytes: plain ones move as they are, transformed ones pass through registers as f32.
+void CDialect::put(TileWriter& writer, const Put& put) const {
+  const Channel& channel = writer.program().channel(put.channel);
+  const int chunk = chunk_elements(writer, channel);
+  if (chunk == 1) return writer.put_elements(put);
+  SourceWriter& out = writer.out();
+  const Tile& to = writer.tile(channel.tile);
+  const TileProgram& program = writer.program();
+  const TensorInfo& source = program.expressions.tensor(channel.source);
+  const int extent = source.role == TensorRole::value ? program.info.v_head_dim : program.info.head_dim;
+  const std::string position = source.role == TensorRole::query ? "i" : "j";
+  const std::string element = std::string(name(to.type));
+  const std::string limit = writer.scalar(put.row_limit), first = writer.scalar(put.first_row);
+  if (!channel.transform.valid()) out.line(unroll());
+  out.open(fmt::format("for (int e = thread; e < {}; e += {})", to.rows * to.cols / chunk, program.threads()));
+  out.line(fmt::format("const int row = e / {}, d0 = e % {} * {};", to.cols / chunk, to.cols / chunk, chunk));
+  out.line(fmt::format("const int {} = {} + row;", position, first));
+  std::string inside = fmt::format("{} < {}", position, limit);
+  if (extent < to.cols) inside += fmt::format(" && d0 < {}", extent);
+  const std::string at = fmt::format("{}_base + af_i64({}) * p.{}_stride_s", source.name, position, source.name);
+  const std::string to_pointer = fmt::format("{} + {}", to.name, TileWriter::shared_index(to, "row", "d0"));
+  const bool transposed = std::get<SharedLayout>(to.layout).column_major;
+  if (!channel.transform.valid() && channel.kind == CopyKind::async && !transposed) {
+    out.line(fmt::format("const bool inside = {};", inside));
+    out.line(fmt::format("af_copy_async({}, {}, inside);", to_pointer, element_pointer(type(to.type), source.name, fmt::format("(inside ? {} + d0 : 0)", at))));
+    out.close();
+    out.line("af_copy_commit();");
+    return;
+  }
+  out.line(fmt::format("float x[{}] = {{}};", chunk));
+  out.open(fmt::format("if ({})", inside));
+  out.line(fmt::format("const af_i64 row_base = {};", at));
+  const std::string load = "af_load_chunk_" + element;
+  out.line(fmt::format("{}(x, {});", load, element_pointer(type(to.type), source.name, "row_base + d0")));
+  if (channel.transform.valid()) {
+    const Graph& graph = program.expressions;
+    std::map<NodeId, std::string> inputs;
+    for (NodeId id : partners(graph, channel.transform)) {
+      const Partner& partner = *as<Partner>(graph.node(id));
+      if (partner.pairs == RotaryPairs::interleaved) {
+        inputs[id] = fmt::format("x[d < {} ? e1 ^ 1 : e1]", partner.count);
+        continue;
+      }
+      const std::string array = fmt::format("partner_{}", inputs.size());
+      out.line(fmt::format("float {}[{}];", array, chunk));
+      out.line(fmt::format("{}({}, {});", load, array, element_pointer(type(to.type), source.name, fmt::format("row_base + {}", partner_index(partner, "d0")))));
+      inputs[id] = array + "[e1]";
+    }
+    out.line(fmt::format("float y[{}];", chunk));
+    writer.open_loop(fmt::format("for (int e1 = 0; e1 < {}; ++e1)", chunk));
+    out.line("const int d = d0 + e1;");
+    const Surroundings here{[](const std::string& name) { return name; }, [](Axis axis) { return std::string(name(axis)); },
+                            [&](NodeId id) { return inputs.count(id) != 0 ? inputs.at(id) : "x[e1]"; }};
+    const std::string value = writer.expression(channel.transform, here);
+    out.line(fmt::format("y[e1] = {};", value));
+    out.close();
+    writer.open_loop(fmt::format("for (int e1 = 0; e1 < {}; ++e1)", chunk));
+    out.line("x[e1] = y[e1];");
+    out.close();
+  }
+  out.close();
+  if (transposed) {
+    writer.open_loop(fmt::format("for (int e1 = 0; e1 < {}; ++e1)", chunk));
+    out.line(fmt::format("{}[{}] = {};", to.name, TileWriter::shared_index(to, "row", "d0 + e1"), to.type == DType::f32 ? "x[e1]" : fmt::format("af_to_{}(x[e1])", element)));
+    out.close();
+  } else {
+    out.line(fmt::format("af_store_chunk_{}({}, x);", element, to_pointer));
+  }
+  out.close();
+}
+
+// Two neighbouring columns in one thread go out as one access where alignment allows.
+void CDialect::store(TileWriter& writer, const Store& store) const {
+  const Tile& from = writer.tile(store.from);
+  const auto& layout = std::get<FragmentLayout>(from.layout);
+  const TileProgram& program = writer.program();
+  const DType dtype = program.info.dtype;
+  const bool pairs = from.cols > 1 && !layout.registers.empty() && layout.registers[0] == Digit{2, TileAxis::col, 1} && dtype != DType::f32 && program.schedule.vector_bytes >= 4;
+  if (!pairs) return writer.store_elements(store);
+  SourceWriter& out = writer.out();
+  writer.open_loop(fmt::format("for (int r = 0; r < {}; r += 2)", layout.register_count()));
+  out.line(fmt::format("const int i = {} + {}, d = {};", writer.scalar(store.first_row), writer.position(from, TileAxis::row, "r"), writer.position(from, TileAxis::col, "r")));
+  std::string inside = fmt::format("i < {}", writer.scalar(store.row_limit));
+  if (from.cols > program.info.v_head_dim) inside += fmt::format(" && d < {}", program.info.v_head_dim);
+  out.open(fmt::format("if ({})", inside));
+  out.line(fmt::format("*reinterpret_cast<af_u32*>(reinterpret_cast<{}*>(p.{}_ptr) + {}_base + af_i64(i) * p.{}_stride_s + d) = af_pack_{}({}[r], {}[r + 1]);", type(dtype), store.output, store.output, store.output, name(dtype), from.name, from.name));
+  out.close();
+  out.close();
+}
+
+void CDialect::begin_file(TileWriter& writer, std::string_view types, std::string_view functions) const {
+  SourceWriter& out = writer.out();
+  header_comment(writer);
+  out.blank();
+  out.raw(types);
+  out.raw(common_prelude());
+  out.raw(functions);
+  out.blank();
+  for (const TensorInfo& tensor : writer.program().expressions.tensors())
+    if (tensor.role == TensorRole::constant) constant_table(out, tensor.name, tensor.values);
+  out.open("struct Arguments");
+  argument_fields(writer, "af_u64", "af_i64");
+  out.close(";");
+  out.blank();
+}
+
+int CDialect::shared_tiles(TileWriter& writer, const std::string& memory) const {
+  int offset = 0;
+  for (const Tile& tile : writer.program().tiles) {
+    if (tile.space != Space::shared) continue;
+    writer.out().line(fmt::format("{0}* const {1} = reinterpret_cast<{0}*>({2} + {3});  // {4} x {5}", type(tile.type), tile.name, memory, offset, tile.rows, tile.cols));
+    offset += shared_bytes(tile);
+  }
+  writer.out().line(fmt::format("int* const has_nonfinite = reinterpret_cast<int*>({} + {});", memory, offset));
+  return offset + kFlagBytes;
+}
+
+void header_comment(TileWriter& writer) {
+  const TileProgram& program = writer.program();
+  SourceWriter& out = writer.out();
+  const ProgramInfo& info = program.info;
+  out.comment(fmt::format("{}: fused attention, forward. Generated by AttnFuse; edit the program, not this file.", program.name));
+  out.comment(fmt::format("heads {}, kv_heads {}, head_dim {}, v_head_dim {}, {}", info.heads, info.kv_heads, info.head_dim, info.v_head_dim, name(info.dtype)));
+  out.comment(fmt::format("target {}, {} schedule ({}): {} query rows x {} keys, {} warps of {}", program.target.name, program.schedule.name, program.schedule.source, program.schedule.block_q, program.schedule.block_k, program.schedule.warps, program.target.warp_size));
+  for (const std::string& line : program.description) out.comment(line);
+}
+
+void argument_fields(TileWriter& writer, const std::string& pointer_type, const std::string& stride_type) {
+  for (const ParamField& field : writer.program().params) {
+    const char* comment = "";
+    std::string type;
+    switch (field.kind) {
+      case ParamField::Kind::pointer: type = pointer_type; break;
+      case ParamField::Kind::stride: type = stride_type; comment = "  // elements"; break;
+      case ParamField::Kind::size: type = "int"; break;
+    }
+    writer.out().line(fmt::format("{} {};{}", type, field.name, comment));
+  }
+}
+
+}  // namespace attnfuse

@@ -1,0 +1,38 @@
+#include "backends/common/prelude.h"
+
+namespace attnfuse {
+
+std::string_view common_prelude() {
+  return R"(#define af_infinity af_from_bits(0x7f800000u)
+AF_FN bool af_is_finite_f32(float x) { return (af_bits(x) & 0x7f800000u) != 0x7f800000u; }
+AF_FN int af_imin(int a, int b) { return a < b ? a : b; }
+AF_FN int af_imax(int a, int b) { return a > b ? a : b; }
+// Toward minus infinity, like Python's // and %.
+AF_FN int af_floordiv(int a, int b) { int q = a / b; return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q; }
+AF_FN int af_floormod(int a, int b) { int r = a % b; return (r != 0 && (r < 0) != (b < 0)) ? r + b : r; }
+// sin and cos of x: x minus n quarter turns in three steps (Cody and Waite), then minimax polynomials.
+AF_FN float af_sin_quarter(float r) {
+  float z = r * r;
+  float p = af_fma(z, af_fma(z, -1.9515296e-4f, 8.3321609e-3f), -1.6666655e-1f);
+  return af_fma(p * z, r, r);
+}
+AF_FN float af_cos_quarter(float r) {
+  float z = r * r;
+  float p = af_fma(z, af_fma(z, 2.4433157e-5f, -1.3887316e-3f), 4.1666646e-2f);
+  return af_fma(af_fma(p, z, -0.5f), z, 1.0f);
+}
+AF_FN float af_turned(float x, int turn) {
+  float n = af_rint(x * 0.63661977f);
+  float r = af_fma(n, -1.5703125f, x);
+  r = af_fma(n, -4.8375130e-4f, r);
+  r = af_fma(n, -7.5497899e-8f, r);
+  int q = int(n) + turn;
+  float v = (q & 1) != 0 ? af_cos_quarter(r) : af_sin_quarter(r);
+  return (q & 2) != 0 ? -v : v;
+}
+AF_FN float af_sin(float x) { return af_turned(x, 0); }
+AF_FN float af_cos(float x) { return af_turned(x, 1); }
+)";
+}
+
+}  // namespace attnfuse

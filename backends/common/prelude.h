@@ -1,0 +1,11 @@
+// The part of every backend's prelude that is plain C-like arithmetic. Before it, a backend defines
+//   AF_FN            qualifiers of a function
+//   af_u32, af_i64   types
+//   af_bits, af_from_bits, af_fma, af_rint   float <-> bits, fused multiply-add, round to nearest integer
+#pragma once
+
+#include <string_view>
+
+namespace attnfuse {
+std::string_view common_prelude();
+}

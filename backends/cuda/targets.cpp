@@ -1,0 +1,67 @@
+#include "backends/cuda/targets.h"
+
+namespace attnfuse::cuda {
+namespace {
+
+constexpr TileAxis kRow = TileAxis::row, kCol = TileAxis::col;
+
+// mma.sync.m16n8k16: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
+MatrixUnit mma_sync() {
+  MatrixUnit unit;
+  unit.leaf = "mma.sync";
+  unit.operands = {DType::f16, DType::bf16};
+  unit.m = 16;
+  unit.n = 8;
+  unit.k = 16;
+  unit.a = {{{2, kCol, 1}, {2, kRow, 8}, {2, kCol, 8}}, {{4, kCol, 2}, {8, kRow, 1}}, {}};
+  unit.b = {{{2, kCol, 1}, {2, kCol, 8}}, {{4, kCol, 2}, {8, kRow, 1}}, {}};
+  unit.accumulator = {{{2, kCol, 1}, {2, kRow, 8}}, {{4, kCol, 2}, {8, kRow, 1}}, {}};
+  unit.accumulator_is_operand = true;
+  return unit;
+}
+
+MatrixUnit fma() {
+  MatrixUnit unit;
+  unit.leaf = "fma";
+  unit.operands = {DType::f16, DType::bf16, DType::f32};
+  return unit;
+}
+
+Target target(const char* arch, const char* title, int shared_kib) {
+  Target t;
+  t.name = std::string("cuda:") + arch;
+  t.backend = "cuda";
+  t.arch = arch;
+  t.title = title;
+  t.warp_size = 32;
+  t.max_threads = 1024;
+  t.shared_bytes = shared_kib * 1024;
+  t.registers_per_thread = 255;
+  t.max_grid_x = 2147483647;
+  t.copy = CopyKind::async;
+  t.async_copy_min_bytes = 16;
+  t.units = {mma_sync(), fma()};
+  const std::vector<DType> half = {DType::f16, DType::bf16};
+  // 32 rows a warp halve the shared-memory reads per product; from head_dim 136 on the output no longer fits beside them.
+  t.schedules = {
+      {half, 8, 64, 128, 64, 4, true},
+      {half, 72, 128, 128, 64, 4, false},
+      {half, 136, 192, 64, 64, 4, false},
+      {half, 200, 256, 64, 32, 4, false},
+  };
+  return t;
+}
+
+}  // namespace
+
+std::vector<Target> targets() {
+  return {
+      target("sm_80", "NVIDIA A100", 163),
+      target("sm_89", "NVIDIA L4, L40, RTX 4090", 99),
+      target("sm_90a", "NVIDIA H100, H200", 227),
+      target("sm_100a", "NVIDIA B200", 227),
+      target("sm_120a", "NVIDIA RTX 5090", 99),
+  };
+}
+
+}  // namespace attnfuse::cuda
