@@ -50,10 +50,10 @@ class Planner {
     const int block_q = schedule_.block_q, block_k = schedule_.block_k;
     const TileDim query{Axis::i, "q_begin"}, key{Axis::j, "k_begin"}, dim{Axis::d, ""};
 
-    plan_.query = shared("q_tile", info_.dtype, block_q, head, query, dim);
-    plan_.key = shared("k_tile", info_.dtype, block_k, head, key, dim);
+    plan_.query = shared("q_shared", info_.dtype, block_q, head, query, dim);
+    plan_.key = shared("k_shared", info_.dtype, block_k, head, key, dim);
     // Transposed units read values as rows of keys, so that four to eight keys are one access.
-    plan_.value = shared("v_tile", info_.dtype, block_k, v_head, key, dim, unit_.transposed);
+    plan_.value = shared("v_shared", info_.dtype, block_k, v_head, key, dim, unit_.transposed);
     if (schedule_.query_in_registers)
       plan_.query_operand = registers("q_operand", info_.dtype, block_q, head, query, dim,
                                       query_operand_layout(unit_, schedule_, head));
@@ -62,9 +62,9 @@ class Planner {
     if (unit_.opaque) {
       plan_.scores = opaque("s_matrix", DType::f32, block_q, block_k, query, key);
       plan_.output = opaque("o", DType::f32, block_q, v_head, query, dim);
-      plan_.scores_shared = shared("s_tile", DType::f32, block_q, block_k, query, key);
+      plan_.scores_shared = shared("s_shared", DType::f32, block_q, block_k, query, key);
       plan_.scores_rows = registers("s", DType::f32, block_q, block_k, query, key, rows);
-      plan_.row_factor_shared = shared("row_factor_tile", DType::f32, block_q, 1, query, key);
+      plan_.row_factor_shared = shared("row_factor_shared", DType::f32, block_q, 1, query, key);
     } else {
       const bool fma = unit_.is_fma();
       plan_.scores = registers("s", DType::f32, block_q, block_k, query, key,
@@ -77,7 +77,7 @@ class Planner {
     if (unit_.accumulator_is_operand)
       plan_.weights = registers("p", info_.dtype, block_q, block_k, query, key, layout);
     else
-      plan_.weights_shared = shared("p_tile", info_.dtype, block_q, block_k, query, key);
+      plan_.weights_shared = shared("p_shared", info_.dtype, block_q, block_k, query, key);
 
     const FragmentLayout per_row = vector_along(layout, TileAxis::row);
     plan_.row_max = registers("row_max", DType::f32, block_q, 1, query, key, per_row);

@@ -10,6 +10,7 @@
 
 #include <cmath>
 
+#include "ir/algorithm.h"
 #include "passes/expressions.h"
 #include "passes/forward_tiles.h"
 #include "passes/passes.h"
@@ -23,7 +24,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 class ForwardLowering {
  public:
   ForwardLowering(const Graph& graph, const Target& target, const Schedule& schedule) : plan_(plan_forward_tiles(graph.info(), target, schedule)) {
-    program_.name = graph.info().name;
+    program_.name = "attention_" + graph.info().name;  // never a keyword
     program_.info = graph.info();
     program_.target = target;
     program_.schedule = schedule;

@@ -18,7 +18,7 @@ bool pairs_by_chunk(const Partner& partner, int chunk) {
 }
 
 std::string element_pointer(const std::string& type, const std::string& tensor, const std::string& offset) {
-  return fmt::format("reinterpret_cast<const {}*>(p.{}_ptr) + {}", type, tensor, offset);
+  return fmt::format("reinterpret_cast<const {}*>(args.{}_ptr) + {}", type, tensor, offset);
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ void CDialect::constant_table(SourceWriter& out, const std::string& name, const 
 }
 
 std::string CDialect::load_global(const std::string& tensor, DType dtype, const std::string& offset) const {
-  const std::string element = fmt::format("reinterpret_cast<const {}*>(p.{}_ptr)[{}]", type(dtype), tensor, offset);
+  const std::string element = fmt::format("reinterpret_cast<const {}*>(args.{}_ptr)[{}]", type(dtype), tensor, offset);
   switch (dtype) {
     case DType::f16: return fmt::format("af_from_f16({})", element);
     case DType::bf16: return fmt::format("af_from_bf16({})", element);
@@ -63,7 +63,7 @@ std::string CDialect::load_global(const std::string& tensor, DType dtype, const 
 
 void CDialect::store_global(SourceWriter& out, const std::string& tensor, DType dtype, const std::string& offset, const std::string& value) const {
   const bool narrow = dtype == DType::f16 || dtype == DType::bf16;
-  out.line(fmt::format("reinterpret_cast<{}*>(p.{}_ptr)[{}] = {};", type(dtype), tensor, offset,
+  out.line(fmt::format("reinterpret_cast<{}*>(args.{}_ptr)[{}] = {};", type(dtype), tensor, offset,
                        narrow ? fmt::format("af_to_{}({})", name(dtype), value) : value));
 }
 
@@ -98,7 +98,7 @@ void CDialect::put(TileWriter& writer, const Put& put) const {
   out.line(fmt::format("const int {} = {} + row;", position, first));
   std::string inside = fmt::format("{} < {}", position, limit);
   if (extent < to.cols) inside += fmt::format(" && d0 < {}", extent);
-  const std::string at = fmt::format("{}_base + af_i64({}) * p.{}_stride_s", source.name, position, source.name);
+  const std::string at = fmt::format("{}_base + af_i64({}) * args.{}_stride_s", source.name, position, source.name);
   const std::string to_pointer = fmt::format("{} + {}", to.name, TileWriter::shared_index(to, "row", "d0"));
   const bool transposed = std::get<SharedLayout>(to.layout).column_major;
   if (!channel.transform.valid() && channel.kind == CopyKind::async && !transposed) {
@@ -164,7 +164,7 @@ void CDialect::store(TileWriter& writer, const Store& store) const {
   std::string inside = fmt::format("i < {}", writer.scalar(store.row_limit));
   if (from.cols > program.info.v_head_dim) inside += fmt::format(" && d < {}", program.info.v_head_dim);
   out.open(fmt::format("if ({})", inside));
-  out.line(fmt::format("*reinterpret_cast<af_u32*>(reinterpret_cast<{}*>(p.{}_ptr) + {}_base + af_i64(i) * p.{}_stride_s + d) = af_pack_{}({}[r], {}[r + 1]);", type(dtype), store.output, store.output, store.output, name(dtype), from.name, from.name));
+  out.line(fmt::format("*reinterpret_cast<af_u32*>(reinterpret_cast<{}*>(args.{}_ptr) + {}_base + af_i64(i) * args.{}_stride_s + d) = af_pack_{}({}[r], {}[r + 1]);", type(dtype), store.output, store.output, store.output, name(dtype), from.name, from.name));
   out.close();
   out.close();
 }

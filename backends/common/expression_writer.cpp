@@ -112,7 +112,7 @@ class ExpressionWriter {
       return {fmt::format("{}[{}]", info.name, clamped(indices.at(0), info.shape.at(0)))};
     std::string offset;
     for (std::size_t dim = 0; dim < indices.size(); ++dim)
-      offset += fmt::format("{}{} * p.{}_stride_{}", dim == 0 ? "" : " + ", writer_.dialect().int64(clamped(indices[dim], info.shape[dim])), info.name, dim);
+      offset += fmt::format("{}{} * args.{}_stride_{}", dim == 0 ? "" : " + ", writer_.dialect().int64(clamped(indices[dim], info.shape[dim])), info.name, dim);
     if (offset.empty()) offset = writer_.dialect().int64("0");
     return {writer_.dialect().load_global(info.name, info.dtype, offset)};
   }

@@ -77,7 +77,7 @@ void TileWriter::put_elements(const Put& put) {
   std::string inside = fmt::format("{} < {}", position_name, scalar(put.row_limit));
   if (extent < to.cols) inside += fmt::format(" && d < {}", extent);
   out_.open(fmt::format("if ({})", inside));
-  out_.line(fmt::format("const af_i64 row_base = {} + {} * p.{}_stride_s;", base_of(source.name), dialect_.int64(position_name), source.name));
+  out_.line(fmt::format("const af_i64 row_base = {} + {} * args.{}_stride_s;", base_of(source.name), dialect_.int64(position_name), source.name));
   const auto load = [&](const std::string& d) { return dialect_.load_global(source.name, source.dtype, "row_base + " + d); };
   if (!channel.transform.valid()) {
     out_.line(fmt::format("value = {};", load("d")));
@@ -150,7 +150,7 @@ void TileWriter::store_elements(const Store& store) {
   open_registers(layout.register_count());
   out_.line(fmt::format("const int i = {} + {};", scalar(store.first_row), position(from, TileAxis::row, "r")));
   std::string inside = fmt::format("i < {}", scalar(store.row_limit));
-  std::string at = fmt::format("{} + {} * p.{}_stride_{}", base_of(store.output), dialect_.int64("i"), store.output, "s");
+  std::string at = fmt::format("{} + {} * args.{}_stride_{}", base_of(store.output), dialect_.int64("i"), store.output, "s");
   if (!is_vector) {
     out_.line(fmt::format("const int d = {};", position(from, TileAxis::col, "r")));
     if (from.cols > program_.info.v_head_dim) inside += fmt::format(" && d < {}", program_.info.v_head_dim);

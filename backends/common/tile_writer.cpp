@@ -22,7 +22,7 @@ std::string TileWriter::write() {
 void TileWriter::workgroup_scalars() {
   const ProgramInfo& info = program_.info;
   const Schedule& schedule = program_.schedule;
-  out_.line("const int batch = p.batch, sq = p.sq, skv = p.skv;");
+  out_.line("const int batch = args.batch, sq = args.sq, skv = args.skv;");
   out_.line(fmt::format("const int q_tiles = (sq + {}) / {};", schedule.block_q - 1, schedule.block_q));
   out_.line(fmt::format("if (block >= batch * {} * q_tiles) return;", info.heads));
   out_.comment("longest rows first");
@@ -31,7 +31,7 @@ void TileWriter::workgroup_scalars() {
   out_.line(fmt::format("const int b = block / q_tiles / {};", info.heads));
   out_.line(info.heads == info.kv_heads ? "const int g = h;" : fmt::format("const int g = h / {};", info.heads / info.kv_heads));
   const auto base = [&](const std::string& tensor, const char* head) {
-    out_.line(fmt::format("const af_i64 {0}_base = {1} * p.{0}_stride_b + {2} * p.{0}_stride_h;", tensor, dialect_.int64("b"), dialect_.int64(head)));
+    out_.line(fmt::format("const af_i64 {0}_base = {1} * args.{0}_stride_b + {2} * args.{0}_stride_h;", tensor, dialect_.int64("b"), dialect_.int64(head)));
   };
   for (const Channel& channel : program_.channels) {
     const TensorInfo& tensor = program_.expressions.tensor(channel.source);
@@ -151,11 +151,11 @@ void TileWriter::write(const Restore& s) {
   out_.line("float extra = 0.0f;");
   out_.line("bool found = false;");
   out_.open(fmt::format("for (int j = {}; i < {} && j < {}; ++j)", scalar(s.begin), scalar(s.row_limit), scalar(s.end)));
-  out_.line(fmt::format("const float v_jd = {};", dialect_.load_global(value.name, value.dtype, fmt::format("{} + {} * p.{}_stride_s + d", base_of(value.name), dialect_.int64("j"), value.name))));
+  out_.line(fmt::format("const float v_jd = {};", dialect_.load_global(value.name, value.dtype, fmt::format("{} + {} * args.{}_stride_s + d", base_of(value.name), dialect_.int64("j"), value.name))));
   out_.line("if (af_is_finite_f32(v_jd)) continue;");
   out_.line(fmt::format("if ({}) {{ extra += v_jd; found = true; }}", scalar(s.mask)));
   out_.close();
-  const std::string at = fmt::format("{} + {} * p.{}_stride_s + d", base_of(s.output), dialect_.int64("i"), s.output);
+  const std::string at = fmt::format("{} + {} * args.{}_stride_s + d", base_of(s.output), dialect_.int64("i"), s.output);
   out_.open("if (found)");
   dialect_.store_global(out_, s.output, info.dtype, at, fmt::format("{} + extra", dialect_.load_global(s.output, info.dtype, at)));
   out_.close();

@@ -27,7 +27,7 @@ void CudaDialect::begin(TileWriter& writer) const {
   begin_file(writer, prelude_types(), prelude());
   SourceWriter& out = writer.out();
   const TileProgram& program = writer.program();
-  out.open(fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Arguments p)", program.threads(), program.name));
+  out.open(fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Arguments args)", program.threads(), program.name));
   out.line("extern __shared__ __align__(16) unsigned char shared_memory[];");
   shared_tiles(writer, "shared_memory");
   out.line("const int thread = int(threadIdx.x), lane = thread % 32, warp = thread / 32;");

@@ -3,7 +3,7 @@
 namespace attnfuse::cuda {
 
 std::string_view prelude_types() {
-  return R"(#define AF_FN static __device__ __forceinline__
+  return R"(#define AF_FN __device__ __forceinline__
 typedef unsigned int af_u32;
 typedef unsigned long long af_u64;
 typedef long long af_i64;
