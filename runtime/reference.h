@@ -12,7 +12,7 @@ namespace attnfuse {
 // intermediate in f32).
 enum class Rounding { none, naive };
 
-// "o" (the program's dtype when naive, else f32 holding doubles rounded once... see values) and "lse" as doubles.
+// Row-major values. Rounding::none: as computed, in double; naive: o rounded to the dtype, lse to f32.
 struct ReferenceOutputs {
   Sizes sizes;
   std::vector<double> o;    // [b,h,sq,v_head_dim]

@@ -1,0 +1,146 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <limits>
+
+#include "ir/graph.h"
+#include "runtime/reference.h"
+
+namespace attnfuse {
+namespace {
+
+constexpr std::int64_t kMaxSize = std::numeric_limits<std::int32_t>::max();
+
+bool is_main_input(const TensorInfo& tensor) {
+  return tensor.role != TensorRole::captured && tensor.role != TensorRole::constant;
+}
+
+std::string extent_text(const Extent& extent) {
+  return std::visit(overloaded{[](Size size) { return std::string(name(size)); },
+                               [](std::int64_t n) { return std::to_string(n); }},
+                    extent.value);
+}
+
+std::string shape_text(const TensorInfo& tensor) {
+  std::vector<std::string> extents;
+  for (const Extent& extent : tensor.shape) extents.push_back(extent_text(extent));
+  return fmt::format("[{}]", fmt::join(extents, ", "));
+}
+
+// The sizes of one call: compiled in, or read off the first tensor that has them.
+class CallSizes {
+ public:
+  explicit CallSizes(const ProgramInfo& info) {
+    set(Size::heads, info.heads, "the program");
+    set(Size::kv_heads, info.kv_heads, "the program");
+    set(Size::head_dim, info.head_dim, "the program");
+    set(Size::v_head_dim, info.v_head_dim, "the program");
+  }
+  // The size `extent` has to have (learning it where nothing is known), and who says so.
+  std::pair<std::int64_t, std::string> expect(const Extent& extent, std::int64_t found,
+                                              const std::string& tensor) {
+    if (const auto* number = std::get_if<std::int64_t>(&extent.value)) return {*number, "the program"};
+    Known& known = known_[std::size_t(std::get<Size>(extent.value))];
+    if (known.said_by.empty()) known = {found, "tensor '" + tensor + "'"};
+    return {known.value, known.said_by};
+  }
+  std::int64_t value(Size size) const { return known_[std::size_t(size)].value; }
+
+ private:
+  struct Known {
+    std::int64_t value = 0;
+    std::string said_by;
+  };
+  void set(Size size, std::int64_t value, std::string who) {
+    known_[std::size_t(size)] = {value, std::move(who)};
+  }
+  Known known_[7];
+};
+
+void check_shape(const TensorInfo& tensor, const TensorLayout& layout, CallSizes& sizes,
+                 Diagnostics& errors) {
+  const auto complain = [&](std::string why) {
+    errors.push_back(
+        {"input.shape",
+         fmt::format("tensor '{}' has shape [{}]: {}", tensor.name, fmt::join(layout.shape, ", "), why),
+         tensor.where, fmt::format("give it the shape {}", shape_text(tensor))});
+  };
+  if (layout.shape.size() != tensor.shape.size())
+    return complain(
+        fmt::format("{} dimensions, the program declares {}", layout.shape.size(), tensor.shape.size()));
+  for (std::size_t axis = 0; axis < tensor.shape.size(); ++axis) {
+    const std::int64_t found = layout.shape[axis];
+    if (found < 0 || found > kMaxSize)
+      return complain(fmt::format("{} at dimension {} is outside 0 .. {}", found, axis, kMaxSize));
+    const auto [wanted, who] = sizes.expect(tensor.shape[axis], found, tensor.name);
+    if (found != wanted)
+      complain(fmt::format("{} is {} here, but {} according to {}", extent_text(tensor.shape[axis]), found,
+                           wanted, who));
+  }
+}
+
+void check_strides(const TensorInfo& tensor, const TensorLayout& layout, Diagnostics& errors) {
+  const auto complain = [&](std::string why, std::string fix) {
+    errors.push_back(
+        {"input.stride",
+         fmt::format("tensor '{}' has strides [{}]: {}", tensor.name, fmt::join(layout.strides, ", "), why),
+         tensor.where, std::move(fix)});
+  };
+  if (layout.strides.size() != layout.shape.size())
+    return complain(fmt::format("{} strides for {} dimensions", layout.strides.size(), layout.shape.size()),
+                    "give one stride per dimension");
+  std::int64_t last = 0;
+  for (std::size_t axis = 0; axis < layout.strides.size(); ++axis) {
+    const std::int64_t stride = layout.strides[axis],
+                       steps = std::max<std::int64_t>(layout.shape[axis] - 1, 0);
+    if (stride < 0)
+      return complain(fmt::format("{} at dimension {} is negative", stride, axis), "copy the tensor");
+    std::int64_t reach = 0;
+    if (__builtin_mul_overflow(steps, stride, &reach) || __builtin_add_overflow(last, reach, &last) ||
+        last > std::numeric_limits<std::int64_t>::max() / 8)
+      return complain("its last element lies past the end of memory", "correct the strides");
+  }
+  if (is_main_input(tensor) && !layout.strides.empty() && layout.shape.back() > 1 &&
+      layout.strides.back() != 1)
+    complain(fmt::format("the last one must be 1, not {}", layout.strides.back()),
+             "make the last axis contiguous");
+}
+
+}  // namespace
+
+Result<Sizes> check_inputs(const Graph& graph, const std::map<std::string, TensorLayout>& inputs) {
+  Diagnostics errors;
+  CallSizes sizes(graph.info());
+  for (const TensorInfo& tensor : graph.tensors()) {
+    if (tensor.role == TensorRole::constant) continue;
+    const auto found = inputs.find(tensor.name);
+    if (found == inputs.end()) {
+      errors.push_back({"input.missing",
+                        fmt::format("program '{}' needs the tensor '{}'", graph.info().name, tensor.name),
+                        tensor.where,
+                        fmt::format("supply '{}' with dtype {} and shape {}", tensor.name, name(tensor.dtype),
+                                    shape_text(tensor))});
+      continue;
+    }
+    const TensorLayout& layout = found->second;
+    if (layout.dtype != tensor.dtype)
+      errors.push_back({"input.dtype",
+                        fmt::format("tensor '{}' is {}, the program declares {}", tensor.name,
+                                    name(layout.dtype), name(tensor.dtype)),
+                        tensor.where, fmt::format("convert it to {}", name(tensor.dtype))});
+    check_shape(tensor, layout, sizes, errors);
+    check_strides(tensor, layout, errors);
+  }
+  for (const auto& [name, layout] : inputs) {
+    const TensorId id = graph.find_tensor(name);
+    if (id.valid() && graph.tensor(id).role != TensorRole::constant) continue;
+    errors.push_back({"input.unknown",
+                      fmt::format("program '{}' declares no tensor '{}'", graph.info().name, name),
+                      {},
+                      "remove it, or declare it with param"});
+  }
+  if (!errors.empty()) return errors;
+  return Sizes{sizes.value(Size::batch), sizes.value(Size::sq), sizes.value(Size::skv)};
+}
+
+}  // namespace attnfuse

@@ -1,0 +1,216 @@
+#include "runtime/reference.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "ir/algorithm.h"
+#include "runtime/row_expression.h"
+
+namespace attnfuse {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Real is double for the oracle, float for the naive run.
+template <class Real>
+class ReferenceRun {
+ public:
+  ReferenceRun(const Graph& graph, const HostTensors& inputs, const Sizes& sizes)
+      : graph_(graph), inputs_(inputs), sizes_(sizes), size_values_(size_values(graph.info(), sizes)) {
+    for (const TensorInfo& tensor : graph.tensors()) {
+      const auto found = inputs.find(tensor.name);
+      captured_.push_back(found == inputs.end() ? nullptr : &found->second);
+    }
+  }
+
+  ReferenceOutputs run();
+
+ private:
+  static constexpr bool kNaive = sizeof(Real) == sizeof(float);
+
+  RowExpression expression(NodeId root, Axis along, std::int64_t length) {
+    return {graph_, root, along, length, size_values_, captured_, kNaive};
+  }
+  double to_storage(double value) const { return kNaive ? round_to(graph_.info().dtype, value) : value; }
+  std::vector<double> transformed(NodeId root, TensorRole role);
+  void softmax(std::span<const double> scores, std::span<const double> allowed, const double* sink);
+  void attend(const double* values);
+
+  const Graph& graph_;
+  const HostTensors& inputs_;
+  Sizes sizes_;
+  SizeValues size_values_;
+  CapturedTensors captured_;
+  std::vector<double> weights_;  // of the current row: exp(score - maximum); negative = masked
+  std::vector<Real> sums_;       // of the current row, by d
+  Real denominator_ = 0;
+  double lse_ = 0;
+};
+
+// The query, key or value tensor [b, heads, length, dim] after its transform.
+template <class Real>
+std::vector<double> ReferenceRun<Real>::transformed(NodeId root, TensorRole role) {
+  const bool is_query = role == TensorRole::query;
+  const HostTensor* input = nullptr;
+  for (std::size_t id = 0; id < captured_.size(); ++id)
+    if (graph_.tensors()[id].role == role) input = captured_[id];
+  ATTNFUSE_CHECK(input, "a program without query, key or value");
+  const std::vector<std::int64_t>& shape = input->layout.shape;
+  const auto dim = std::size_t(shape[3]);
+  RowExpression transform = expression(root, Axis::d, shape[3]);
+  std::vector<double> row(dim), all;
+  all.reserve(std::size_t(input->layout.element_count()));
+  Position at;
+  for (std::int64_t b = 0; b < shape[0]; ++b)
+    for (std::int64_t head = 0; head < shape[1]; ++head)
+      for (std::int64_t position = 0; position < shape[2]; ++position) {
+        at[Axis::b] = b;
+        at[is_query ? Axis::h : Axis::g] = head;
+        if (is_query) at[Axis::g] = head / (graph_.info().heads / graph_.info().kv_heads);
+        at[is_query ? Axis::i : Axis::j] = position;
+        const std::int64_t index[] = {b, head, position, 0};
+        const int size = size_in_bytes(input->layout.dtype);
+        const std::byte* from = input->bytes.data() + input->layout.offset(index) * size;
+        for (std::size_t d = 0; d < dim; ++d)
+          row[d] = load_element(input->layout.dtype, from + d * std::size_t(size));
+        for (double value : transform(at, row)) all.push_back(to_storage(value));
+      }
+  return all;
+}
+
+template <class Real>
+Real dot(const double* a, const double* b, std::size_t count) {
+  Real sum = 0;
+  for (std::size_t d = 0; d < count; ++d) sum += Real(a[d]) * Real(b[d]);
+  return sum;
+}
+
+// Weights, denominator and log-sum-exp of one row. A row that no key contributes to has denominator 0.
+template <class Real>
+void ReferenceRun<Real>::softmax(std::span<const double> scores, std::span<const double> allowed,
+                                 const double* sink) {
+  double maximum = sink ? *sink : -kInfinity;
+  bool any = false;
+  for (std::size_t j = 0; j < scores.size(); ++j) {
+    weights_[j] = -1;
+    if (allowed[j] == 0) continue;
+    any = true;
+    if (!std::isnan(maximum) && !(scores[j] <= maximum)) maximum = scores[j];
+  }
+  denominator_ = 0;
+  lse_ = sink ? *sink : -kInfinity;
+  if (!any || maximum == -kInfinity) return;
+  for (std::size_t j = 0; j < scores.size(); ++j) {
+    if (allowed[j] == 0) continue;
+    const Real weight = std::exp(Real(scores[j]) - Real(maximum));
+    denominator_ += weight;
+    weights_[j] = to_storage(double(weight));
+  }
+  if (sink) denominator_ += std::exp(Real(*sink) - Real(maximum));
+  lse_ = double(Real(maximum) + std::log(denominator_));
+}
+
+// Sums values [j, d] by weight. Masked values are not read. Weights are positive even where they underflow,
+// so a value that is not finite reaches the sum.
+template <class Real>
+void ReferenceRun<Real>::attend(const double* values) {
+  const std::size_t dim = sums_.size();
+  std::fill(sums_.begin(), sums_.end(), Real(0));
+  if (denominator_ == 0) return;
+  for (std::size_t j = 0; j < weights_.size(); ++j) {
+    if (weights_[j] < 0) continue;
+    const double* row = values + j * dim;
+    for (std::size_t d = 0; d < dim; ++d)
+      if (weights_[j] != 0)
+        sums_[d] += Real(weights_[j]) * Real(row[d]);
+      else if (!std::isfinite(row[d]))
+        sums_[d] += Real(row[d]);
+  }
+  for (Real& sum : sums_) sum /= denominator_;
+}
+
+template <class Real>
+ReferenceOutputs ReferenceRun<Real>::run() {
+  const ProgramInfo& info = graph_.info();
+  const NodeId scores = find<Scores>(graph_), normalize = find<Normalize>(graph_),
+               weighted = find<Attend>(graph_);
+  const NodeId o = graph_.output("o"), lse = graph_.output("lse");
+  ATTNFUSE_CHECK(normalize.valid() && weighted.valid() && o.valid() && lse.valid(),
+                 "a program without outputs");
+  const bool has_sink = as<Normalize>(graph_.node(normalize))->kind == NormalizeKind::softmax_sink;
+
+  std::vector<double> q, k;
+  if (scores.valid()) q = transformed(graph_.operand(scores, 0), TensorRole::query);
+  if (scores.valid()) k = transformed(graph_.operand(scores, 1), TensorRole::key);
+  const std::vector<double> v = transformed(graph_.operand(weighted, 1), TensorRole::value);
+  RowExpression score = expression(graph_.operand(normalize, 0), Axis::j, sizes_.skv);
+  RowExpression mask = expression(graph_.operand(normalize, 1), Axis::j, sizes_.skv);
+  std::optional<RowExpression> sink;
+  if (has_sink) sink = expression(graph_.operand(normalize, 2), Axis::d, 1);
+  RowExpression o_value = expression(o, Axis::d, info.v_head_dim), lse_value = expression(lse, Axis::d, 1);
+
+  const auto dim = std::size_t(info.head_dim), v_dim = std::size_t(info.v_head_dim),
+             keys = std::size_t(sizes_.skv);
+  std::vector<double> dots(keys), row(v_dim);
+  weights_.resize(keys);
+  sums_.resize(v_dim);
+  ReferenceOutputs outputs{sizes_, {}, {}};
+  Position at;
+  std::size_t query_row = 0;
+  for (at[Axis::b] = 0; at[Axis::b] < sizes_.batch; ++at[Axis::b])
+    for (at[Axis::h] = 0; at[Axis::h] < info.heads; ++at[Axis::h]) {
+      at[Axis::g] = at[Axis::h] / (info.heads / info.kv_heads);
+      const std::size_t first_key = std::size_t(at[Axis::b] * info.kv_heads + at[Axis::g]) * keys;
+      for (at[Axis::i] = 0; at[Axis::i] < sizes_.sq; ++at[Axis::i], ++query_row) {
+        const std::span<const double> allowed = mask(at);
+        if (score.reads_leaf())
+          for (std::size_t j = 0; j < keys; ++j)
+            if (allowed[j] != 0)
+              dots[j] = double(dot<Real>(&q[query_row * dim], &k[(first_key + j) * dim], dim));
+        const double* sink_value = sink ? (*sink)(at).data() : nullptr;
+        softmax(score(at, dots), allowed, sink_value);
+        attend(v.data() + first_key * v_dim);
+        std::copy(sums_.begin(), sums_.end(), row.begin());
+        for (double value : o_value(at, row)) outputs.o.push_back(to_storage(value));
+        outputs.lse.push_back(lse_value(at, {&lse_, 1})[0]);
+      }
+    }
+  return outputs;
+}
+
+Diagnostics check_bytes(const HostTensors& inputs) {
+  Diagnostics errors;
+  for (const auto& [tensor_name, tensor] : inputs) {
+    const auto needed =
+        std::size_t(tensor.layout.span_elements()) * std::size_t(size_in_bytes(tensor.layout.dtype));
+    if (tensor.bytes.size() < needed)
+      errors.push_back({"input.bytes",
+                        fmt::format("tensor '{}' holds {} bytes, its shape and strides span {}", tensor_name,
+                                    tensor.bytes.size(), needed),
+                        {},
+                        "supply all of its elements"});
+  }
+  return errors;
+}
+
+}  // namespace
+
+Result<ReferenceOutputs> reference(const Graph& graph, const HostTensors& inputs, Rounding rounding) {
+  std::map<std::string, TensorLayout> layouts;
+  for (const auto& [tensor_name, tensor] : inputs) layouts.emplace(tensor_name, tensor.layout);
+  const auto sizes = check_inputs(graph, layouts);
+  if (!sizes) return sizes.errors();
+  if (auto errors = check_bytes(inputs); !errors.empty()) return errors;
+  switch (rounding) {
+    case Rounding::none:
+      return ReferenceRun<double>(graph, inputs, *sizes).run();
+    case Rounding::naive:
+      return ReferenceRun<float>(graph, inputs, *sizes).run();
+  }
+  ATTNFUSE_CHECK(false, "an unknown rounding");
+}
+
+}  // namespace attnfuse
