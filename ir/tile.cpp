@@ -156,6 +156,7 @@ class Verifier {
   void check(const Move& s) { same_shape(s.to, s.from, "move"); }
   void check(const Map& s) { require(std::holds_alternative<FragmentLayout>(p_.tile(s.to).layout), "map writes " + p_.tile(s.to).name + ", which no lane can address"); }
   void check(const RowReduce& s) { one_per_row(s.to, s.from); }
+  void check(const LaneReduce& s) { one_per_row(s.tile, s.of); }
   void check(const ScaleRows& s) { one_per_row(s.factor, s.tile); }
   void check(const Mma& s) {
     const Tile &acc = p_.tile(s.accumulator), &a = p_.tile(s.a), &b = p_.tile(s.b);

@@ -75,7 +75,8 @@ struct Map { TileId to; NodeId value; };                   // element by element
 // to[r] = op over c of from[r,c], per row; `accumulate` starts from to[r]; `across_lanes` combines the lanes that
 // share a row (else each lane keeps its part).
 struct RowReduce { TileId to, from; ReduceOp op; bool accumulate = false, across_lanes = true; };
-struct LaneReduce { TileId tile; ReduceOp op; };           // combines a per-row vector's partial values over lanes
+// Combines the partial values that lanes hold of a per-row vector of tile `of` (a RowReduce that left lanes apart).
+struct LaneReduce { TileId tile, of; ReduceOp op; };
 struct ScaleRows { TileId tile, factor; };                 // tile[r,c] *= factor[r]; an opaque tile takes a shared factor
 enum class Scope : std::uint8_t { warp, workgroup };
 struct Barrier { Scope scope = Scope::workgroup; };  // warp: the rows a warp owns are only touched by itself

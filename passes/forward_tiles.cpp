@@ -131,10 +131,17 @@ Footprint footprint_of(const std::vector<Tile>& tiles, int threads) {
   Footprint result;
   result.threads = threads;
   result.registers = kAddressing;
+  // Probabilities take over the registers of the scores they are packed from.
+  const auto takes_over = [&](const Tile& tile) {
+    return std::any_of(tiles.begin(), tiles.end(), [&](const Tile& other) {
+      return other.space == Space::registers && other.type == DType::f32 && tile.type != DType::f32 &&
+             other.layout == tile.layout && other.cols == tile.cols;
+    });
+  };
   for (const Tile& tile : tiles) {
     if (tile.space == Space::shared)
       result.shared_bytes += shared_bytes(tile);
-    else
+    else if (!takes_over(tile))
       result.registers += register_words(tile, threads);
   }
   result.shared_bytes += kFlagBytes;

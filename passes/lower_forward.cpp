@@ -131,7 +131,15 @@ class ForwardLowering {
   NodeId f32(double value) { return g().constant(value, ValueType::f32); }
   NodeId size(Size size) { return g().add(SizeOf{size}); }
   NodeId scalar(const std::string& name) { return g().variable(name, ValueType::i32); }
-  NodeId op(ScalarOp op, std::initializer_list<NodeId> operands) { return g().apply(op, operands); }
+  NodeId op(ScalarOp op, std::initializer_list<NodeId> operands) {
+    // Bounds of plain programs are constants: keep them readable.
+    std::vector<double> values;
+    for (NodeId operand : operands)
+      if (const auto* constant = as<Constant>(g().node(operand))) values.push_back(constant->value);
+    const ScalarOpInfo& row = info(op);
+    if (values.size() == operands.size() && row.result == ValueType::i32) return i32(row.value(values));
+    return g().apply(op, operands);
+  }
   NodeId tile_element(TileId id) {
     const Tile& tile = program_.tile(id);
     const Axes axes = tile.cols == 1 ? Axes{Axis::b, Axis::h, tile.row.axis}
@@ -310,7 +318,7 @@ class ForwardLowering {
     Body& body = program_.body;
     const NodeId q_begin = scalar("q_begin"), sq = size(Size::sq);
     const NodeId sum = tile_element(plan_.row_sum), row_max = tile_element(plan_.row_max);
-    add(body, LaneReduce{plan_.row_sum, ReduceOp::sum});
+    add(body, LaneReduce{plan_.row_sum, plan_.scores_rows, ReduceOp::sum});
     if (sink_.valid()) {
       add(body, Map{plan_.row_max_safe,
                     op(ScalarOp::select, {op(ScalarOp::eq, {row_max, f32(-kInfinity)}), f32(0), row_max})});

@@ -92,22 +92,36 @@ void CDialect::put(TileWriter& writer, const Put& put) const {
   const std::string position = source.role == TensorRole::query ? "i" : "j";
   const std::string element = std::string(name(to.type));
   const std::string limit = writer.scalar(put.row_limit), first = writer.scalar(put.first_row);
-  if (!channel.transform.valid()) out.line(unroll());
-  out.open(fmt::format("for (int e = thread; e < {}; e += {})", to.rows * to.cols / chunk, program.threads()));
-  out.line(fmt::format("const int row = e / {}, d0 = e % {} * {};", to.cols / chunk, to.cols / chunk, chunk));
-  out.line(fmt::format("const int {} = {} + row;", position, first));
-  std::string inside = fmt::format("{} < {}", position, limit);
-  if (extent < to.cols) inside += fmt::format(" && d0 < {}", extent);
   const std::string at = fmt::format("{}_base + af_i64({}) * args.{}_stride_s", source.name, position, source.name);
   const std::string to_pointer = fmt::format("{} + {}", to.name, TileWriter::shared_index(to, "row", "d0"));
   const bool transposed = std::get<SharedLayout>(to.layout).column_major;
+  const int per_row = to.cols / chunk;
+  std::string inside = fmt::format("{} < {}", position, limit);
+  if (extent < to.cols) inside += fmt::format(" && d0 < {}", extent);
   if (!channel.transform.valid() && channel.kind == CopyKind::async && !transposed) {
-    out.line(fmt::format("const bool inside = {};", inside));
-    out.line(fmt::format("af_copy_async({}, {}, inside);", to_pointer, element_pointer(type(to.type), source.name, fmt::format("(inside ? {} + d0 : 0)", at))));
+    const std::string row_stride = fmt::format("args.{}_stride_s", source.name);
+    out.open("");
+    if (program.threads() % per_row == 0) {  // each thread keeps its columns
+      const int step = program.threads() / per_row;
+      out.line(fmt::format("const int row0 = thread / {0}, d0 = thread % {0} * {1};", per_row, chunk));
+      out.line(fmt::format("const {}* from = {};", type(to.type), element_pointer(type(to.type), source.name, fmt::format("{}_base + af_i64({} + row0) * {} + d0", source.name, first, row_stride))));
+      writer.open_loop(fmt::format("for (int row = row0; row < {}; row += {}, from += {} * {})", to.rows, step, step, row_stride));
+    } else {
+      writer.open_loop(fmt::format("for (int e = thread; e < {}; e += {})", to.rows * per_row, program.threads()));
+      out.line(fmt::format("const int row = e / {0}, d0 = e % {0} * {1};", per_row, chunk));
+      out.line(fmt::format("const {}* from = {};", type(to.type), element_pointer(type(to.type), source.name, fmt::format("{}_base + af_i64({} + row) * {} + d0", source.name, first, row_stride))));
+    }
+    out.line(fmt::format("const int {} = {} + row;", position, first));
+    out.line(fmt::format("af_copy_async({}, from, {});", to_pointer, inside));
+    out.close();
     out.close();
     out.line("af_copy_commit();");
     return;
   }
+  if (!channel.transform.valid()) out.line(unroll());
+  out.open(fmt::format("for (int e = thread; e < {}; e += {})", to.rows * per_row, program.threads()));
+  out.line(fmt::format("const int row = e / {0}, d0 = e % {0} * {1};", per_row, chunk));
+  out.line(fmt::format("const int {} = {} + row;", position, first));
   out.line(fmt::format("float x[{}] = {{}};", chunk));
   out.open(fmt::format("if ({})", inside));
   out.line(fmt::format("const af_i64 row_base = {};", at));

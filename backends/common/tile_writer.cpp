@@ -30,14 +30,10 @@ void TileWriter::workgroup_scalars() {
   out_.line(fmt::format("const int h = block / q_tiles % {};", info.heads));
   out_.line(fmt::format("const int b = block / q_tiles / {};", info.heads));
   out_.line(info.heads == info.kv_heads ? "const int g = h;" : fmt::format("const int g = h / {};", info.heads / info.kv_heads));
-  const auto base = [&](const std::string& tensor, const char* head) {
-    out_.line(fmt::format("const af_i64 {0}_base = {1} * args.{0}_stride_b + {2} * args.{0}_stride_h;", tensor, dialect_.int64("b"), dialect_.int64(head)));
-  };
   for (const Channel& channel : program_.channels) {
     const TensorInfo& tensor = program_.expressions.tensor(channel.source);
-    base(tensor.name, tensor.role == TensorRole::query ? "h" : "g");
+    define_base(tensor.name, tensor.role == TensorRole::query ? "h" : "g");
   }
-  for (const OutputInfo& output : program_.outputs) base(output.name, "h");
 
   for (const Tile& tile : program_.tiles) {
     const auto* layout = std::get_if<FragmentLayout>(&tile.layout);
@@ -46,13 +42,25 @@ void TileWriter::workgroup_scalars() {
       const std::string lanes = digit_sum(layout->lanes, axis, "lane"), warps = digit_sum(layout->warps, axis, "warp");
       const std::string text = lanes == "0" ? warps : warps == "0" ? lanes : lanes + " + " + warps;
       if (text == "0" || lane_parts_.count(text) != 0) continue;
-      const std::string name = tile.name + (axis == TileAxis::row ? "_row" : "_col");
+      std::string name = axis == TileAxis::row ? "thread_row" : "thread_col";
+      if (lane_parts_.size() >= 2) name += "_" + tile.name;
       out_.line(fmt::format("const int {} = {};", name, text));
       lane_parts_[text] = name;
     }
   }
   for (const Tile& tile : program_.tiles)
     if (tile.space == Space::registers) dialect_.declare(*this, tile);
+}
+
+void TileWriter::define_base(const std::string& tensor, const char* head) {
+  out_.line(fmt::format("const af_i64 {0} = {1} * args.{2}_stride_b + {3} * args.{2}_stride_h;", base_of(tensor),
+                        dialect_.int64("b"), tensor, dialect_.int64(head)));
+}
+
+// Where an output's head starts is computed where it is needed, so that it holds no registers during the loop.
+void TileWriter::write(const Store& s) {
+  define_base(s.output, "h");
+  dialect_.store(*this, s);
 }
 
 void TileWriter::body(const Body& statements) {
@@ -121,10 +129,8 @@ void TileWriter::write(const RowReduce& s) {
   if (s.across_lanes) combine_lanes(to, s.op, layout);
 }
 
-// Vectors lie beside the rows of some tile and are replicated over the lanes that share a row: those are the lanes whose
-// digits do not move.
 void TileWriter::write(const LaneReduce& s) {
-  combine_lanes(tile(s.tile), s.op, std::get<FragmentLayout>(tile(s.tile).layout));
+  combine_lanes(tile(s.tile), s.op, std::get<FragmentLayout>(tile(s.of).layout));
 }
 
 void TileWriter::write(const Scrub& s) {

@@ -50,7 +50,7 @@ class TileWriter {
   void open_registers(int count, const std::string& variable = "r");
   void open_loop(const std::string& header);  // with the dialect's unroll line before it
 
-  // Base offset (64-bit text) of the head that this workgroup reads: "q_base", "k_base", "v_base", "o_base", "lse_base".
+  // Offset (64-bit scalar) of the head that this workgroup reads or writes: "q_base", "o_base", ...
   static std::string base_of(const std::string& tensor) { return tensor + "_base"; }
 
   // ---- generic leaves -----------------------------------------------------------------------
@@ -74,12 +74,13 @@ class TileWriter {
   void write(const ScaleRows& s) { dialect_.scale_rows(*this, s); }
   void write(const Barrier& s) { out_.line(dialect_.barrier(s.scope)); }
   void write(const Scrub& s);
-  void write(const Store& s) { dialect_.store(*this, s); }
+  void write(const Store& s);
   void write(const Restore& s);
   void write(const If& s);
   void write(const TileLoop& s);
 
   void workgroup_scalars();
+  void define_base(const std::string& tensor, const char* head);
   void combine_lanes(const Tile& vector, ReduceOp op, const FragmentLayout& layout);
   std::string element_of(const std::string& name, const Tile& over, const std::string& reg);
 

@@ -47,7 +47,7 @@ Target target(const char* arch, const char* title, int shared_kib) {
       {half, 8, 64, 128, 64, 4, true},
       {half, 72, 128, 128, 64, 4, false},
       {half, 136, 192, 64, 64, 4, false},
-      {half, 200, 256, 64, 32, 4, false},
+      {half, 200, 256, 64, 64, 4, false},
   };
   return t;
 }
