@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "conformance/guarded.h"
 #include "passes/passes.h"
 
 namespace attnfuse::conformance {
@@ -62,45 +61,58 @@ Result<const Kernel*> Executor::kernel(const Graph& graph, const std::string& pr
   return kernels_.emplace(std::move(key), std::move(kernel)).first->second.get();
 }
 
-Result<Observed> Executor::run(const Graph& graph, const Case& c, const Inputs& inputs) {
+Result<Prepared> Executor::prepare(const Graph& graph, const std::string& program_text, const Inputs& inputs,
+                                   const Sizes& sizes, Layout outputs) {
   const ProgramInfo& info = graph.info();
-  const Sizes sizes{c.batch, c.sq, c.skv};
-  std::map<std::string, GuardedTensor> tensors;
+  Prepared call;
   DeviceTensors addresses;
   const auto add = [&](const std::string& name, const HostTensor& tensor, std::int64_t offset) -> Status {
     auto guarded = GuardedTensor::create(*device_, name, tensor, offset);
     if (!guarded) return guarded.errors();
     addresses[name] = guarded->device_tensor();
-    tensors.emplace(name, std::move(guarded).value());
+    call.tensors.emplace(name, std::move(guarded).value());
     return Unit{};
   };
   for (const auto& [name, tensor] : inputs.tensors)
     if (auto status = add(name, tensor, inputs.offsets.at(name)); !status) return status.errors();
-  const Placement o = place(c.layout, "o", info.dtype, {c.batch, info.heads, c.sq, info.v_head_dim});
-  const Placement lse = place(c.layout, "lse", DType::f32, {c.batch, info.heads, c.sq});
+  const Placement o = place(outputs, "o", info.dtype, {sizes.batch, info.heads, sizes.sq, info.v_head_dim});
+  const Placement lse = place(outputs, "lse", DType::f32, {sizes.batch, info.heads, sizes.sq});
   if (auto status = add("o", poisoned(o), o.offset); !status) return status.errors();
   if (auto status = add("lse", poisoned(lse), lse.offset); !status) return status.errors();
 
-  auto compiled = kernel(graph, c.program, common_alignment(graph, addresses));
+  auto compiled = kernel(graph, program_text, common_alignment(graph, addresses));
   if (!compiled) return compiled.errors();
-  const TileProgram& program = (*compiled)->program;
-  const Launch launch = launch_shape(program, sizes);
-  if (launch.grid[0] > 0) {
-    if (auto status =
-            device_->launch(*(*compiled)->module, launch, argument_block(program, addresses, sizes));
-        !status)
-      return status.errors();
-    if (auto status = device_->synchronize(); !status) return status.errors();
-  }
+  call.kernel = *compiled;
+  call.launch = launch_shape(call.kernel->program, sizes);
+  call.params = argument_block(call.kernel->program, addresses, sizes);
+  return call;
+}
 
+Status Executor::launch(const Prepared& call) {
+  if (call.launch.grid[0] == 0) return Unit{};  // no rows
+  return device_->launch(*call.kernel->module, call.launch, call.params);
+}
+
+Result<Observed> Executor::read(const Prepared& call) {
+  if (auto status = device_->synchronize(); !status) return status.errors();
   Observed observed;
-  for (const auto& [name, tensor] : tensors) {
-    auto read = tensor.read(*device_, inputs.tensors.count(name) > 0, observed.damage);
+  for (const auto& [name, tensor] : call.tensors) {
+    const bool is_output = name == "o" || name == "lse";
+    auto read = tensor.read(*device_, !is_output, observed.damage);
     if (!read) return read.errors();
-    if (name == "o") append_elements(*read, observed.values.o, observed.bits);
-    if (name == "lse") append_elements(*read, observed.values.lse, observed.bits);
+    if (name == "o") observed.o = std::move(read).value();
+    else if (name == "lse") observed.lse = std::move(read).value();
   }
+  append_elements(observed.o, observed.values.o, observed.bits);
+  append_elements(observed.lse, observed.values.lse, observed.bits);
   return observed;
+}
+
+Result<Observed> Executor::run(const Graph& graph, const Case& c, const Inputs& inputs) {
+  auto call = prepare(graph, c.program, inputs, {c.batch, c.sq, c.skv}, c.layout);
+  if (!call) return call.errors();
+  if (auto status = launch(*call); !status) return status.errors();
+  return read(*call);
 }
 
 }  // namespace attnfuse::conformance

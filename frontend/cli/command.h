@@ -1,0 +1,50 @@
+// What the subcommands of the tool share. Exit codes: 0 done, 1 the input or the machine is at fault (diagnostics
+// on stderr), 2 wrong usage, 3 an error of ours.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include <CLI/CLI.hpp>
+
+#include "ir/graph.h"
+#include "runtime/tensor.h"
+
+namespace attnfuse::cli {
+
+inline constexpr int kDone = 0, kFailed = 1, kUsage = 2, kInternal = 3;
+
+// Each adds its subcommand to `app`; `action` becomes what the given one does.
+using Action = std::function<int()>;
+void add_blocks(CLI::App& app, Action& action);
+void add_targets(CLI::App& app, Action& action);
+void add_show(CLI::App& app, Action& action);
+void add_emit(CLI::App& app, Action& action);
+void add_run(CLI::App& app, Action& action);
+void add_explain(CLI::App& app, Action& action);
+void add_conform(CLI::App& app, Action& action);
+void add_bench(CLI::App& app, Action& action);
+void add_demo(CLI::App& app, Action& action);
+
+// A program and the text it came from.
+struct Spec {
+  std::string text;
+  Graph graph;
+};
+// `spec` is a file, "-" for standard input, or an example's name. Prints diagnostics when there is no graph.
+std::optional<Spec> load_spec(const std::string& spec);
+
+// "b=2,sq=1024,skv=1024" in any order; sq = skv when one is missing, b = 1. Diagnostic "shape.syntax".
+Result<Sizes> parse_shape(std::string_view text);
+
+// Prints diagnostics on stderr and returns kFailed.
+int fail(const Diagnostics& diagnostics, std::string_view source = {});
+
+// The whole file or nothing: written beside `path` and renamed. Diagnostic "file.write".
+Status write_file(const std::string& path, std::string_view bytes);
+
+// Text on stdout; false when it could not be written.
+bool print_text(std::string_view text);
+
+}  // namespace attnfuse::cli
