@@ -26,7 +26,8 @@ Inputs bench_inputs(const Graph& graph, const Sizes& sizes) {
   Inputs inputs;
   for (const TensorInfo& tensor : graph.tensors()) {
     if (tensor.role == TensorRole::constant) continue;
-    HostTensor host = HostTensor::zeros(TensorLayout::contiguous(tensor.dtype, conformance::shape_of(graph, tensor, sizes)));
+    HostTensor host = HostTensor::zeros(
+        TensorLayout::contiguous(tensor.dtype, conformance::shape_of(graph, tensor, sizes)));
     conformance::Random random(conformance::hash_of(tensor.name.c_str()));
     fill(host, random);
     inputs.offsets[tensor.name] = 0;
@@ -37,9 +38,10 @@ Inputs bench_inputs(const Graph& graph, const Sizes& sizes) {
 
 }  // namespace
 
-Result<Measurement> measure(conformance::Executor& executor, const Graph& graph, const std::string& program_text,
-                            const Sizes& sizes, int launches) {
-  auto call = executor.prepare(graph, program_text, bench_inputs(graph, sizes), sizes, conformance::Layout::bhsd);
+Result<Measurement> measure(conformance::Executor& executor, const Graph& graph,
+                            const std::string& program_text, const Sizes& sizes, int launches) {
+  auto call =
+      executor.prepare(graph, program_text, bench_inputs(graph, sizes), sizes, conformance::Layout::bhsd);
   if (!call) return call.errors();
   const auto once = [&] { return executor.device().time([&] { return executor.launch(*call); }); };
   constexpr int kWarmUp = 2;
@@ -50,7 +52,9 @@ Result<Measurement> measure(conformance::Executor& executor, const Graph& graph,
     if (n >= kWarmUp) times.push_back(*milliseconds);
   }
   std::sort(times.begin(), times.end());
-  return Measurement{times[times.size() / 2], times.front(), times.back(), launches, matrix_flops(graph, sizes)};
+  return Measurement{
+      times[times.size() / 2],       times.front(), times.back(), launches, matrix_flops(graph, sizes),
+      call->kernel->program.schedule};
 }
 
 }  // namespace attnfuse::bench

@@ -25,7 +25,8 @@ struct Rectangle {
 
 class MaskAnalysis {
  public:
-  MaskAnalysis(const Graph& graph, const Sizes& sizes, std::int64_t head) : graph_(graph), mask_(mask_of(graph)) {
+  MaskAnalysis(const Graph& graph, const Sizes& sizes, std::int64_t head)
+      : graph_(graph), mask_(mask_of(graph)) {
     const ProgramInfo& info = graph.info();
     const auto size = [&](Size which, std::int64_t value) {
       context_.sizes[std::size_t(which)] = Interval::point(double(value));
@@ -55,9 +56,12 @@ class MaskAnalysis {
   // Quarters what is neither empty nor full.
   std::int64_t count(const Rectangle& area) {
     switch (classify(area)) {
-      case TileClass::empty: return 0;
-      case TileClass::full: return area.area();
-      case TileClass::partial: break;
+      case TileClass::empty:
+        return 0;
+      case TileClass::full:
+        return area.area();
+      case TileClass::partial:
+        break;
     }
     if (area.area() == 1) return 1;
     const std::int64_t i = (area.i_begin + area.i_end + 1) / 2, j = (area.j_begin + area.j_end + 1) / 2;
@@ -85,8 +89,8 @@ TileMap tile_map(const Graph& graph, const Sizes& sizes, std::int64_t block_q, s
   TileMap map{(sizes.sq + block_q - 1) / block_q, (sizes.skv + block_k - 1) / block_k, {}};
   for (std::int64_t row = 0; row < map.rows; ++row)
     for (std::int64_t col = 0; col < map.cols; ++col)
-      map.tiles.push_back(analysis.classify({row * block_q, std::min((row + 1) * block_q, sizes.sq), col * block_k,
-                                             std::min((col + 1) * block_k, sizes.skv)}));
+      map.tiles.push_back(analysis.classify({row * block_q, std::min((row + 1) * block_q, sizes.sq),
+                                             col * block_k, std::min((col + 1) * block_k, sizes.skv)}));
   return map;
 }
 
@@ -97,7 +101,8 @@ std::int64_t allowed_pairs(const Graph& graph, const Sizes& sizes, std::int64_t 
 
 double matrix_flops(const Graph& graph, const Sizes& sizes) {
   const ProgramInfo& info = graph.info();
-  const bool differs_by_head = graph.node(mask_of(graph)).axes.has(Axis::h) || graph.node(mask_of(graph)).axes.has(Axis::g);
+  const bool differs_by_head =
+      graph.node(mask_of(graph)).axes.has(Axis::h) || graph.node(mask_of(graph)).axes.has(Axis::g);
   double pairs = 0;
   for (std::int64_t head = 0; head < info.heads; ++head) {
     if (head > 0 && !differs_by_head) {
@@ -120,9 +125,10 @@ std::string svg(const TileMap& map, const std::string& title) {
       std::max<std::int64_t>(cols * kSide + 8, 480), rows * kSide + 30, title);
   for (std::int64_t row = 0; row < rows; ++row)
     for (std::int64_t col = 0; col < cols; ++col)
-      text += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\" stroke=\"#999\"/>\n",
-                          4 + col * kSide, 22 + row * kSide, kSide, kSide,
-                          kColours[std::size_t(map.tiles[std::size_t(row * map.cols + col)])]);
+      text +=
+          fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\" stroke=\"#999\"/>\n",
+                      4 + col * kSide, 22 + row * kSide, kSide, kSide,
+                      kColours[std::size_t(map.tiles[std::size_t(row * map.cols + col)])]);
   return text + "</svg>\n";
 }
 

@@ -1,6 +1,6 @@
-// How much work a program is at given lengths: which score tiles its mask leaves empty, full or partial, how many
-// (query, key) pairs it allows, and how many floating-point operations that makes. From interval analysis of the
-// predicate; no kernel is involved.
+// How much work a program is at given lengths: which score tiles its mask leaves empty, full or partial, how
+// many (query, key) pairs it allows, and how many floating-point operations that makes. From interval
+// analysis of the predicate; no kernel is involved.
 #pragma once
 
 #include <vector>

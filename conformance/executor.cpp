@@ -100,8 +100,10 @@ Result<Observed> Executor::read(const Prepared& call) {
     const bool is_output = name == "o" || name == "lse";
     auto read = tensor.read(*device_, !is_output, observed.damage);
     if (!read) return read.errors();
-    if (name == "o") observed.o = std::move(read).value();
-    else if (name == "lse") observed.lse = std::move(read).value();
+    if (name == "o")
+      observed.o = std::move(read).value();
+    else if (name == "lse")
+      observed.lse = std::move(read).value();
   }
   append_elements(observed.o, observed.values.o, observed.bits);
   append_elements(observed.lse, observed.values.lse, observed.bits);

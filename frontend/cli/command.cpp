@@ -39,17 +39,22 @@ Result<std::string> read_spec(const std::string& spec) {
   std::string text;
   if (spec == "-") {
     text = read_some(std::cin);
-  } else if (std::ifstream file(spec, std::ios::binary); file && file.peek() != std::ifstream::traits_type::eof()) {
+  } else if (std::ifstream file(spec, std::ios::binary);
+             file && file.peek() != std::ifstream::traits_type::eof()) {
     text = read_some(file);
   } else if (const auto* example = conformance::find_example(spec)) {
     text = example->text;
   } else {
     const char* reason = file ? "is empty or not a file" : std::strerror(errno);
-    return Diagnostic{"file.read", fmt::format("cannot read '{}': {}", spec, reason), {},
+    return Diagnostic{"file.read",
+                      fmt::format("cannot read '{}': {}", spec, reason),
+                      {},
                       "give a file, - for standard input, or an example: " + example_names()};
   }
   if (text.size() > kMostSpecBytes)
-    return Diagnostic{"file.too-large", fmt::format("'{}' has more than {} bytes", spec, kMostSpecBytes), {},
+    return Diagnostic{"file.too-large",
+                      fmt::format("'{}' has more than {} bytes", spec, kMostSpecBytes),
+                      {},
                       "a spec is a short text; is this another file?"};
   return text;
 }
@@ -87,10 +92,14 @@ Result<Sizes> parse_shape(std::string_view text) {
     const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
     if (error != std::errc{} || stop != digits.data() + digits.size() || value < 0 || value > kLimit)
       return wrong(fmt::format("{} = '{}' is not a number from 0 to {}", key, digits, kLimit));
-    if (key == "b") sizes.batch = value;
-    else if (key == "sq") sizes.sq = value;
-    else if (key == "skv") sizes.skv = value;
-    else return wrong(fmt::format("'{}' is not b, sq or skv", key));
+    if (key == "b")
+      sizes.batch = value;
+    else if (key == "sq")
+      sizes.sq = value;
+    else if (key == "skv")
+      sizes.skv = value;
+    else
+      return wrong(fmt::format("'{}' is not b, sq or skv", key));
   }
   if (sizes.sq < 0 && sizes.skv < 0) return wrong("neither sq nor skv is given");
   if (sizes.sq < 0) sizes.sq = sizes.skv;
@@ -112,7 +121,9 @@ Status write_file(const std::string& path, std::string_view bytes) {
   if (!file || std::rename(beside.c_str(), path.c_str()) != 0) {
     const std::string reason = std::strerror(errno);
     std::remove(beside.c_str());
-    return Diagnostic{"file.write", fmt::format("cannot write '{}': {}", path, reason), {},
+    return Diagnostic{"file.write",
+                      fmt::format("cannot write '{}': {}", path, reason),
+                      {},
                       "give a writable place with room"};
   }
   return Unit{};

@@ -1,5 +1,5 @@
-// What the subcommands of the tool share. Exit codes: 0 done, 1 the input or the machine is at fault (diagnostics
-// on stderr), 2 wrong usage, 3 an error of ours.
+// What the subcommands of the tool share. Exit codes: 0 done, 1 the input or the machine is at fault
+// (diagnostics on stderr), 2 wrong usage, 3 an error of ours.
 #pragma once
 
 #include <functional>

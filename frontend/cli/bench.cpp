@@ -1,0 +1,69 @@
+// attnfuse bench: device time of our kernels.
+#include "conformance/examples.h"
+
+#include <fmt/format.h>
+
+#include "bench/measure.h"
+#include "frontend/cli/best_device.h"
+#include "frontend/cli/command.h"
+
+namespace attnfuse::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> specs;
+  std::string target, shape = "b=1,sq=1024,skv=1024";
+  int launches = 20;
+};
+
+int bench(Options options) {
+  const auto sizes = parse_shape(options.shape);
+  if (!sizes) return fail(sizes.errors());
+  if (options.target.empty()) {
+    auto best = best_device();
+    if (!best) return fail(best.errors());
+    options.target = *best;
+  }
+  auto opened = conformance::Executor::open(options.target);
+  if (!opened) return fail(opened.errors());
+  auto executor = std::move(opened).value();
+  if (options.specs.empty())
+    for (const auto& example : conformance::examples()) options.specs.emplace_back(example.name);
+
+  fmt::print("{}, {}, b={} sq={} skv={}, {} launches\n", executor.device().name(), executor.target().name,
+             sizes->batch, sizes->sq, sizes->skv, options.launches);
+  fmt::print("{:<24} {:>11} {:>10} {:>10} {:>10}  schedule\n", "program", "median ms", "min ms", "max ms",
+             "TFLOP/s");
+  int result = kDone;
+  for (const std::string& name : options.specs) {
+    const auto spec = load_spec(name);
+    if (!spec) return kFailed;
+    const auto time = bench::measure(executor, spec->graph, spec->text, *sizes, options.launches);
+    if (!time) {
+      result = fail(time.errors(), spec->text);
+      continue;
+    }
+    const Schedule& schedule = time->schedule;
+    fmt::print("{:<24} {:>11.4f} {:>10.4f} {:>10.4f} {:>10.3f}  {} {}x{} {} warps\n", spec->graph.info().name,
+               time->median_ms, time->min_ms, time->max_ms, time->tflops(), schedule.name, schedule.block_q,
+               schedule.block_k, schedule.warps);
+    std::fflush(stdout);
+  }
+  return result;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("bench", "Device time of our kernels");
+  auto options = std::make_shared<Options>();
+  command->add_option("spec", options->specs, "SPECs; all examples when left out");
+  command->add_option("--target", options->target, "TARGET; the best device present when left out");
+  command->add_option("--shape", options->shape, "For example b=1,sq=4096,skv=4096")->capture_default_str();
+  command->add_option("--launches", options->launches, "Timed launches")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  command->callback([&action, options] { action = [options] { return bench(*options); }; });
+}
+
+}  // namespace attnfuse::cli

@@ -1,0 +1,134 @@
+// attnfuse conform: proves a device against the reference, or lists what a target supports.
+#include <fmt/format.h>
+
+#include "conformance/cases.h"
+#include "conformance/run.h"
+#include "conformance/support.h"
+#include "frontend/cli/best_device.h"
+#include "frontend/cli/command.h"
+
+namespace attnfuse::cli {
+namespace {
+
+using namespace conformance;
+
+struct Options {
+  std::string target, mode = "check", filter, line, report;
+  std::uint64_t seed = 0;
+  bool full = false, list = false;
+};
+
+Result<std::vector<Case>> chosen_cases(const Options& options) {
+  std::vector<Case> chosen;
+  if (!options.line.empty()) {
+    auto parsed = parse_line(options.line);
+    if (!parsed) return parsed.errors();
+    chosen.push_back(std::move(parsed).value());
+  } else {
+    for (Case& c : all_cases(options.full ? CaseSet::full : CaseSet::quick)) {
+      if (options.seed != 0) c.seed = options.seed;
+      if (to_line(c).find(options.filter) != std::string::npos) chosen.push_back(std::move(c));
+    }
+  }
+  if (chosen.empty())
+    return Diagnostic{"conform.no-case",
+                      fmt::format("no case contains '{}'", options.filter),
+                      {},
+                      "see: attnfuse conform --list"};
+  return chosen;
+}
+
+int list(const std::vector<Case>& cases) {
+  std::string text;
+  for (const Case& c : cases) text += to_line(c) + "\n";
+  return print_text(text) ? kDone : kFailed;
+}
+
+void print_outcome(const Outcome& outcome, const std::string& target) {
+  switch (outcome.verdict) {
+    case Verdict::passed:
+      return;
+    case Verdict::skipped:
+      fmt::print("SKIP {}\n  {}\n", to_line(outcome.tested), outcome.message);
+      break;
+    case Verdict::failed:
+      fmt::print("FAIL {}\n  {}\n  rerun: attnfuse conform --target {} --case '{}'\n",
+                 to_line(outcome.tested), outcome.message, target, to_line(outcome.tested));
+      break;
+  }
+  std::fflush(stdout);
+}
+
+int check(const Options& options, const std::vector<Case>& cases) {
+  auto executor = Executor::open(options.target);
+  if (!executor) return fail(executor.errors());
+  auto device = std::move(executor).value();
+  const std::string target = device.target().name;
+  fmt::print("{} cases on {}, {}\n", cases.size(), device.device().name(), target);
+  std::vector<Outcome> outcomes;
+  for (const Case& c : cases) {
+    outcomes.push_back(run_case(device, c));
+    print_outcome(outcomes.back(), target);
+    fmt::print(stderr, "\r{}/{} {:<24}", outcomes.size(), cases.size(), c.family);
+  }
+  fmt::print(stderr, "\r{:60}\r", "");
+  const Summary summary = summarize(outcomes);
+  if (!summary.worst_line.empty()) fmt::print("worst: {}\n", summary.worst_line);
+  fmt::print("{}\n", to_string(summary));
+  if (!options.report.empty())
+    if (auto status = write_file(options.report, junit(outcomes, target)); !status)
+      return fail(status.errors());
+  return summary.failed == 0 && summary.passed > 0 ? kDone : kFailed;
+}
+
+int support(const Options& options, bool all) {
+  std::vector<Target> targets = all_targets();
+  auto opened = Executor::open(options.target);
+  if (!all) {
+    const auto target = find_target(options.target);
+    if (!target) return fail(target.errors());
+    targets = {opened ? opened->target() : *target};
+  }
+  std::optional<Executor> executor;
+  if (opened) executor = std::move(opened).value();
+  bool broken = false;
+  const auto cells = support_matrix(targets, executor ? &*executor : nullptr, [&](const SupportCell& cell) {
+    if (cell.state != SupportCell::State::broken) return;
+    broken = true;
+    fmt::print(stderr, "FAIL {} {} {}/{}: {}\n", cell.target, name(cell.dtype), cell.head_dim,
+               cell.v_head_dim, cell.message);
+  });
+  return print_text(support_table(cells)) && !broken ? kDone : kFailed;
+}
+
+int conform(Options options) {
+  const bool any_target = options.target.empty();
+  if (any_target) {
+    auto best = best_device();
+    options.target = best ? *best : all_targets().front().name;
+  }
+  if (options.mode == "support") return support(options, any_target);
+  const auto cases = chosen_cases(options);
+  if (!cases) return fail(cases.errors());
+  return options.list ? list(*cases) : check(options, *cases);
+}
+
+}  // namespace
+
+void add_conform(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("conform", "Proves a device against the reference");
+  auto options = std::make_shared<Options>();
+  command->add_option("--target", options->target, "TARGET; the best device present when left out");
+  command->add_option("--mode", options->mode, "check runs cases, support prints what compiles and passes")
+      ->check(CLI::IsMember({"check", "support"}))
+      ->capture_default_str();
+  command->add_option("--filter", options->filter, "Only cases whose line contains this text");
+  command->add_option("--case", options->line, "This one case line");
+  command->add_option("--seed", options->seed, "Seed of every case instead of its own");
+  command->add_option("--report", options->report, "JUnit XML file");
+  command->add_flag("--full", options->full, "All cases; minutes on a GPU, hours on a CPU");
+  command->add_flag("--list", options->list, "Print the case lines instead of running them");
+  command->callback([&action, options] { action = [options] { return conform(*options); }; });
+}
+
+}  // namespace attnfuse::cli

@@ -1,0 +1,82 @@
+// attnfuse emit: readable source, and with -o also the binary, launch.json and a C header.
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "backends/backend.h"
+#include "frontend/cli/artifacts.h"
+#include "frontend/cli/command.h"
+#include "passes/passes.h"
+
+namespace attnfuse::cli {
+namespace {
+
+struct Options {
+  std::string spec, target, directory;
+  int alignment = 16;
+};
+
+int write_all(const Options& options, const std::vector<std::pair<std::string, std::string>>& files) {
+  std::error_code error;
+  std::filesystem::create_directories(options.directory, error);
+  if (error)
+    return fail({{"file.write",
+                  fmt::format("cannot make the folder '{}': {}", options.directory, error.message()),
+                  {},
+                  "give a writable place"}});
+  for (const auto& [name, bytes] : files) {
+    const std::string path = (std::filesystem::path(options.directory) / name).string();
+    if (auto status = write_file(path, bytes); !status) return fail(status.errors());
+    fmt::print("{}\n", path);
+  }
+  return kDone;
+}
+
+int emit(const Options& options) {
+  const auto spec = load_spec(options.spec);
+  if (!spec) return kFailed;
+  const auto target = find_target(options.target);
+  if (!target) return fail(target.errors());
+  CompileOptions compile;
+  compile.vector_bytes = options.alignment;
+  const auto program = compile_to_tiles(spec->graph, *target, compile);
+  if (!program) return fail(program.errors(), spec->text);
+  const Backend* backend = find_backend(target->backend);
+  const auto source = backend->emit(*program);
+  if (!source) return fail(source.errors(), spec->text);
+  if (options.directory.empty()) return print_text(source->text) ? kDone : kFailed;
+
+  const auto binary = backend->assemble(*source, *target);
+  std::vector<std::pair<std::string, std::string>> files = {
+      {program->name + "." + source->extension, source->text},
+      {program->name + ".launch.json", launch_json(*program, binary ? &*binary : nullptr)},
+      {program->name + ".h", c_header(*program)},
+  };
+  if (binary) {
+    files.push_back({program->name + "." + binary->format,
+                     std::string(reinterpret_cast<const char*>(binary->bytes.data()), binary->bytes.size())});
+  } else if (binary.errors().front().code == "toolkit.missing") {
+    fmt::print(stderr, "no binary: {}\n", render(binary.errors()));
+  } else {
+    return fail(binary.errors());
+  }
+  return write_all(options, files);
+}
+
+}  // namespace
+
+void add_emit(CLI::App& app, Action& action) {
+  auto* command =
+      app.add_subcommand("emit", "The kernel's source; with -o also its binary, launch.json and a C header");
+  auto options = std::make_shared<Options>();
+  command->add_option("spec", options->spec, "SPEC")->required();
+  command->add_option("--target", options->target, "TARGET")->required();
+  command->add_option("-o,--output", options->directory,
+                      "Folder for the files; without it the source is printed");
+  command->add_option("--alignment", options->alignment, "Bytes that pointers and strides are multiples of")
+      ->check(CLI::IsMember({2, 4, 8, 16}))
+      ->capture_default_str();
+  command->callback([&action, options] { action = [options] { return emit(*options); }; });
+}
+
+}  // namespace attnfuse::cli

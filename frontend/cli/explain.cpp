@@ -1,0 +1,109 @@
+// attnfuse explain: how a program is scheduled on a target, and what its mask makes of the score tiles.
+#include <fmt/format.h>
+
+#include "backends/backend.h"
+#include "bench/work.h"
+#include "frontend/cli/command.h"
+#include "passes/passes.h"
+
+namespace attnfuse::cli {
+namespace {
+
+struct Options {
+  std::string spec, target, shape = "b=1,sq=1024,skv=1024", picture;
+  int alignment = 16;
+};
+
+std::string copy_text(CopyKind copy) {
+  switch (copy) {
+    case CopyKind::direct:
+      return "where it is needed";
+    case CopyKind::staged:
+      return "through registers, one step ahead";
+    case CopyKind::async:
+      return "in the background, one step ahead";
+  }
+  return {};
+}
+
+std::string schedule_text(const TileProgram& program) {
+  const Schedule& s = program.schedule;
+  const Target& t = program.target;
+  const Footprint& f = program.footprint;
+  std::string text = fmt::format("target     {}: {}; {}\n", t.name, t.title, summary(t));
+  text += fmt::format("schedule   {} ({}): {} query rows x {} keys a step, {} warps of {} rows\n", s.name,
+                      s.source, s.block_q, s.block_k, s.warps, s.rows_per_warp);
+  text += fmt::format("products   {}, {} x {} x {}{}\n", program.unit.leaf, program.unit.m, program.unit.n,
+                      program.unit.k, program.unit.transposed ? ", transposed" : "");
+  text += fmt::format("keys       copied {}, {} bytes at a time\n", copy_text(s.copy), s.vector_bytes);
+  text += fmt::format("threads    {} of {}\n", f.threads, t.max_threads);
+  text += fmt::format("shared     {} of {} bytes\n", f.shared_bytes, t.shared_bytes);
+  text += fmt::format("registers  {} of {} a thread (estimate)\n", f.registers, t.registers_per_thread);
+  return text;
+}
+
+std::string resources_text(const Backend& backend, const TileProgram& program) {
+  const auto source = backend.emit(program);
+  if (!source) return render(source.errors()) + "\n";
+  const auto binary = backend.assemble(*source, program.target);
+  if (!binary) return fmt::format("assembled  no: {}\n", binary.errors().front().message);
+  const auto number = [](int value) {
+    return value < 0 ? std::string("not reported") : std::to_string(value);
+  };
+  return fmt::format("assembled  {} bytes of {}; registers {}, spilled bytes {}, shared bytes {}\n",
+                     binary->bytes.size(), binary->format, number(binary->resources.registers),
+                     number(binary->resources.spill_bytes), number(binary->resources.shared_bytes));
+}
+
+std::string tiles_text(const Graph& graph, const bench::TileMap& map, const Sizes& sizes,
+                       const Schedule& schedule) {
+  using bench::TileClass;
+  return fmt::format(
+      "tiles      {} of {} x {}: {} empty (not visited), {} full (no mask code), {} partial\n"
+      "work       {:.4g} GFLOP at b={} sq={} skv={}\n",
+      map.tiles.size(), schedule.block_q, schedule.block_k, map.count(TileClass::empty),
+      map.count(TileClass::full), map.count(TileClass::partial), bench::matrix_flops(graph, sizes) / 1e9,
+      sizes.batch, sizes.sq, sizes.skv);
+}
+
+int explain(const Options& options) {
+  const auto spec = load_spec(options.spec);
+  if (!spec) return kFailed;
+  const auto target = find_target(options.target);
+  if (!target) return fail(target.errors());
+  const auto sizes = parse_shape(options.shape);
+  if (!sizes) return fail(sizes.errors());
+  CompileOptions compile;
+  compile.vector_bytes = options.alignment;
+  const auto program = compile_to_tiles(spec->graph, *target, compile);
+  if (!program) return fail(program.errors(), spec->text);
+
+  const auto map = bench::tile_map(spec->graph, *sizes, program->schedule.block_q, program->schedule.block_k);
+  std::string text = schedule_text(*program) + resources_text(*find_backend(target->backend), *program) +
+                     tiles_text(spec->graph, map, *sizes, program->schedule);
+  if (!options.picture.empty()) {
+    const std::string title = fmt::format("{} on {}, sq={} skv={}, head 0", program->info.name, target->name,
+                                          sizes->sq, sizes->skv);
+    if (auto status = write_file(options.picture, bench::svg(map, title)); !status)
+      return fail(status.errors());
+    text += "picture    " + options.picture + "\n";
+  }
+  return print_text(text) ? kDone : kFailed;
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("explain", "Schedule, tile classes, registers and shared memory");
+  auto options = std::make_shared<Options>();
+  command->add_option("spec", options->spec, "SPEC")->required();
+  command->add_option("--target", options->target, "TARGET")->required();
+  command->add_option("--shape", options->shape, "For example b=1,sq=4096,skv=4096")->capture_default_str();
+  command->add_option("--alignment", options->alignment, "Bytes that pointers and strides are multiples of")
+      ->check(CLI::IsMember({2, 4, 8, 16}))
+      ->capture_default_str();
+  command->add_option("--picture", options->picture, "SVG file of the tile classes of head 0");
+  command->callback([&action, options] { action = [options] { return explain(*options); }; });
+}
+
+}  // namespace attnfuse::cli

@@ -1,0 +1,87 @@
+// attnfuse show: a program as a graph, after any stage, as Graphviz or LaTeX text, and what each stage costs.
+#include <fmt/format.h>
+
+#include "backends/backend.h"
+#include "frontend/cli/command.h"
+#include "ir/algorithm.h"
+#include "ir/analysis.h"
+#include "passes/passes.h"
+
+namespace attnfuse::cli {
+namespace {
+
+struct Options {
+  std::string spec, after, target;
+  bool dot = false, latex = false, time_passes = false;
+};
+
+struct Stage {
+  std::string name, text;
+  double seconds;
+};
+
+std::string latex_text(const Graph& graph) {
+  std::string text;
+  const auto line = [&](const char* what, NodeId root) {
+    text += fmt::format("{} &= {} \\\\\n", what, latex(graph, root));
+  };
+  const NodeId scores = find<Scores>(graph), normalize = find<Normalize>(graph), attend = find<Attend>(graph);
+  line("q'", graph.operand(scores, 0));
+  line("k'", graph.operand(scores, 1));
+  line("s", graph.operand(normalize, 0));
+  line("m", graph.operand(normalize, 1));
+  line("v'", graph.operand(attend, 1));
+  return "\\begin{aligned}\n" + text + "\\end{aligned}\n";
+}
+
+int show_stages(const Options& options, const Graph& graph) {
+  const auto target =
+      options.target.empty() ? Result<Target>(all_targets().front()) : find_target(options.target);
+  if (!target) return fail(target.errors());
+  std::vector<Stage> stages;
+  CompileOptions compile;
+  compile.observe = [&](std::string_view stage, const std::string& text, double seconds) {
+    stages.push_back({std::string(stage), text, seconds});
+  };
+  const auto program = compile_to_tiles(graph, *target, compile);
+  if (!program) return fail(program.errors());
+  if (options.time_passes) {
+    std::string text;
+    for (const Stage& stage : stages)
+      text += fmt::format("{:<18} {:8.3f} ms\n", stage.name, stage.seconds * 1e3);
+    if (!print_text(text)) return kFailed;
+  }
+  if (options.after.empty()) return kDone;
+  std::string names;
+  for (const Stage& stage : stages) {
+    if (stage.name == options.after) return print_text(stage.text) ? kDone : kFailed;
+    names += (names.empty() ? "" : ", ") + stage.name;
+  }
+  return fail(
+      {{"pass.unknown", fmt::format("there is no stage '{}'", options.after), {}, "one of " + names}});
+}
+
+int show(const Options& options) {
+  const auto spec = load_spec(options.spec);
+  if (!spec) return kFailed;
+  if (options.dot) return print_text(dot(spec->graph)) ? kDone : kFailed;
+  if (options.latex) return print_text(latex_text(spec->graph)) ? kDone : kFailed;
+  if (options.after.empty() && !options.time_passes) return print_text(print(spec->graph)) ? kDone : kFailed;
+  return show_stages(options, spec->graph);
+}
+
+}  // namespace
+
+void add_show(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("show", "The graph of a program, or what a stage makes of it");
+  auto options = std::make_shared<Options>();
+  command->add_option("spec", options->spec, "SPEC")->required();
+  command->add_option("--after", options->after, "The text after this pass");
+  command->add_option("--target", options->target, "TARGET of the stages that depend on one");
+  command->add_flag("--dot", options->dot, "Graphviz text");
+  command->add_flag("--latex", options->latex, "The transforms, score, mask and value as LaTeX");
+  command->add_flag("--time-passes", options->time_passes, "Time of each stage");
+  command->callback([&action, options] { action = [options] { return show(*options); }; });
+}
+
+}  // namespace attnfuse::cli
