@@ -1,0 +1,217 @@
+#include <regex>
+
+#include <fmt/format.h>
+
+#include "conformance/examples.h"
+#include "conformance/family.h"
+
+namespace attnfuse::conformance {
+namespace {
+
+// One building block as it stands in a program. Blocks of different slots combine freely; score blocks also
+// combine with each other.
+struct BlockText {
+  const char* name;
+  const char* slot;
+  const char* text;
+};
+constexpr BlockText kBlocks[] = {
+    {"rope", "rotation", "query rope(theta = 10000) key rope(theta = 10000)"},
+    {"rope_interleaved", "rotation",
+     "query rope(theta = 500, pairs = interleaved) key rope(theta = 500, pairs = interleaved)"},
+    {"rope_partial", "rotation", "query rope(theta = 10000, dims = 16) key rope(theta = 10000, dims = 16)"},
+    {"query_scale", "query", "query x * (1 + 0.01 * i)"},
+    {"key_gain", "key", "param gain : f32[head_dim] key x * gain[d]"},
+    {"value_gate", "value", "param gate : f32[kv_heads, skv] value x * gate[h, j]"},
+    {"scale", "scale", "score scale(0.125)"},
+    {"softcap", "softcap", "score softcap(5)"},
+    {"alibi", "alibi", "score alibi"},
+    {"slope", "slope", "param slope : f32[heads] score x + slope[h] * (j - i)"},
+    {"bias", "bias", "param bias : f16[batch, heads, sq, skv] score x + bias[b, h, i, j]"},
+    {"distance", "distance", "score x - 0.01 * abs(i - j)"},
+    {"causal", "mask", "mask causal"},
+    {"causal_top_left", "mask", "mask causal(top_left)"},
+    {"window", "mask", "mask window(20)"},
+    {"prefix", "mask", "mask j < 9 || i >= j"},
+    {"documents", "mask", "param document : i32[batch, skv] mask document[b, i] == document[b, j] && i >= j"},
+    {"keep", "keep", "param keep : boolean[batch, skv] mask keep[b, j]"},
+    {"sink", "normalize", "param sink : f32[heads] normalize softmax(sink = sink[h])"},
+};
+
+std::string block_program(const BlockText& block, const Dims& dims) {
+  return program(block.name, dims, block.text);
+}
+
+// Fewer heads with the same group size, and windows that a short sequence can notice.
+std::string reduced(std::string text) {
+  std::smatch heads, kv_heads;
+  const std::regex heads_word("\\bheads\\s+(\\d+)"), kv_word("\\bkv_heads\\s+(\\d+)"),
+      window_word("\\bwindow\\((\\d+)");
+  if (std::regex_search(text, heads, heads_word)) {
+    const int total = std::stoi(heads[1]);
+    const int shared = std::regex_search(text, kv_heads, kv_word) ? std::stoi(kv_heads[1]) : total;
+    const int kept = std::min(shared, 2);
+    text = std::regex_replace(text, kv_word, fmt::format("kv_heads {}", kept));
+    text = std::regex_replace(text, heads_word, fmt::format("heads {}", kept * (total / shared)));
+  }
+  return one_line(std::regex_replace(text, window_word, "window(24"));
+}
+
+}  // namespace
+
+std::vector<Case> example_cases(CaseSet set) {
+  std::vector<Case> cases;
+  const Shape quick[] = {{1, 67, 67}, {2, 1, 90}};
+  const Shape full[] = {{1, 257, 257}, {2, 1, 1000}, {2, 100, 300}, {1, 1024, 1024}};
+  for (const Example& example : examples()) {
+    const std::string text = reduced(std::string(example.text));
+    for (const Shape& shape : quick) cases.push_back(make_case(text, shape));
+    if (set == CaseSet::full)
+      for (const Shape& shape : full) cases.push_back(make_case(text, shape));
+  }
+  return cases;
+}
+
+std::vector<Case> block_cases(CaseSet set) {
+  std::vector<Case> cases;
+  for (const BlockText& block : kBlocks)
+    for (DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+      cases.push_back(
+          make_case(block_program(block, {.heads = 4, .kv_heads = 2, .dtype = dtype}), {2, 37, 70}));
+      if (set == CaseSet::full)
+        for (int head_dim : {64, 128})
+          for (const Shape& shape : {Shape{1, 128, 128}, Shape{2, 1, 333}, Shape{1, 200, 130}})
+            cases.push_back(make_case(
+                block_program(block, {.heads = 4, .kv_heads = 2, .head_dim = head_dim, .dtype = dtype}),
+                shape));
+    }
+  return cases;
+}
+
+std::vector<Case> pair_cases(CaseSet set) {
+  std::vector<Case> cases;
+  for (const BlockText& first : kBlocks)
+    for (const BlockText& second : kBlocks) {
+      if (&first >= &second || std::string_view(first.slot) == second.slot) continue;
+      const std::string name = fmt::format("{}_{}", first.name, second.name);
+      const std::string body = fmt::format("{} {}", first.text, second.text);
+      cases.push_back(make_case(program(name, {}, body), {1, 35, 45}));
+      if (set == CaseSet::full)
+        for (DType dtype : {DType::f16, DType::bf16, DType::f32})
+          cases.push_back(
+              make_case(program(name, {.heads = 4, .kv_heads = 2, .head_dim = 64, .dtype = dtype}, body),
+                        {2, 130, 150}));
+    }
+  return cases;
+}
+
+std::vector<Case> rope_cases(CaseSet set) {
+  std::vector<Case> cases;
+  const std::vector<std::string> settings = {
+      "theta = 10000",
+      "theta = 10000, pairs = interleaved",
+      "theta = 10000, dims = 16",
+      "theta = 10000, dims = 16, pairs = interleaved",
+      "theta = 500000, scaling = llama3(factor = 8, low = 1, high = 4, original = 8192)",
+  };
+  for (const std::string& setting : settings)
+    for (int offset : {0, 700, 100000}) {
+      if (set == CaseSet::quick && offset == 100000) continue;
+      const std::string rope = offset == 0 ? fmt::format("rope({})", setting)
+                                           : fmt::format("rope({}, offset = {})", setting, offset);
+      for (DType dtype : {DType::f16, DType::f32}) {
+        const Dims dims{.heads = 2, .kv_heads = 1, .head_dim = 64, .dtype = dtype};
+        const std::string text = program("rotated", dims, fmt::format("query {0} key {0} mask causal", rope));
+        cases.push_back(make_case(text, {1, 33, 50}));
+        if (set == CaseSet::full) cases.push_back(make_case(text, {1, 900, 900}));
+      }
+    }
+  // Rotating only one side, or twice, or after another block.
+  for (const char* body :
+       {"query rope(theta = 10000)", "key rope(theta = 10000)",
+        "query rope(theta = 10000) query rope(theta = 77) key rope(theta = 10000) key rope(theta = 77)",
+        "query x * 0.5 query rope(theta = 10000) query x + 0.25 key rope(theta = 10000)"})
+    cases.push_back(make_case(program("rotated", {}, body), {1, 33, 50}));
+  return cases;
+}
+
+std::vector<Case> softcap_cases(CaseSet set) {
+  std::vector<Case> cases;
+  for (const char* cap : {"0.5", "5", "50", "1000"})
+    for (DType dtype : {DType::f16, DType::f32}) {
+      Case c =
+          make_case(program("capped", {.dtype = dtype}, fmt::format("score softcap({}) mask causal", cap)),
+                    {1, 40, 66});
+      cases.push_back(c);
+      if (set == CaseSet::quick && dtype == DType::f32) continue;
+      c.data = Data::large_logit;
+      cases.push_back(c);
+    }
+  return cases;
+}
+
+std::vector<Case> sink_cases(CaseSet set) {
+  std::vector<Case> cases;
+  constexpr const char* kSink = "param sink : f32[heads] normalize softmax(sink = sink[h]) ";
+  const Dims dims{.heads = 4, .kv_heads = 2, .head_dim = 64, .dtype = DType::bf16};
+  for (const char* mask :
+       {"", "mask causal", "mask window(16)", "mask j >= 40 && i < 20", "score softcap(5) mask window(70)"}) {
+    const std::string text = program("with_sink", dims, std::string(kSink) + mask);
+    for (const Shape& shape : {Shape{1, 50, 50}, Shape{2, 70, 20}, Shape{1, 1, 130}, Shape{1, 5, 0}})
+      cases.push_back(make_case(text, shape));
+    if (set == CaseSet::full) cases.push_back(make_case(text, {2, 300, 300}));
+  }
+  Case huge = make_case(program("with_sink", dims, kSink), {1, 20, 33});
+  huge.data = Data::large_logit;
+  cases.push_back(huge);
+  return cases;
+}
+
+std::vector<Case> captured_cases(CaseSet set) {
+  std::vector<Case> cases;
+  struct Captured {
+    const char* shape;
+    const char* use;
+  };
+  constexpr Captured kCaptured[] = {
+      {"[1]", "score x + t[0]"},
+      {"[heads]", "score x * t[h]"},
+      {"[batch]", "score x + t[b]"},
+      {"[sq]", "score x + t[i]"},
+      {"[skv]", "score x + t[j]"},
+      {"[heads, skv]", "score x + t[h, j]"},
+      {"[heads, 2 * 16]", "score x + t[h, 16 + i - j]"},
+      {"[batch, heads, sq, skv]", "score x + t[b, h, i, j]"},
+      {"[kv_heads, head_dim]", "key x + t[h, d]"},
+      {"[heads, sq, head_dim]", "query x + t[h, i, d]"},
+      {"[batch, kv_heads, skv]", "value x * t[b, h, j]"},
+  };
+  for (const Captured& captured : kCaptured) {
+    if (std::string_view(captured.shape) == "[heads, 2 * 16]") {
+      // A table of relative positions: indices are clamped to the shape at both ends.
+      cases.push_back(make_case(program("table", {.heads = 4, .kv_heads = 2},
+                                        "param t : f32[heads, 32] score x + t[h, 16 + i - j] mask causal"),
+                                {2, 40, 50}));
+      continue;
+    }
+    for (const char* dtype : {"f32", "f16", "bf16"}) {
+      if (set == CaseSet::quick && std::string_view(dtype) == "bf16") continue;
+      const std::string text =
+          program("captured", {.heads = 4, .kv_heads = 2},
+                  fmt::format("param t : {}{} {} mask causal", dtype, captured.shape, captured.use));
+      for (Layout layout : {Layout::bhsd, Layout::mixed, Layout::padded}) {
+        if (set == CaseSet::quick && layout == Layout::padded) continue;
+        Case c = make_case(text, {2, 19, 40});
+        c.layout = layout;
+        cases.push_back(c);
+      }
+    }
+  }
+  cases.push_back(make_case(program("unused", {}, "param t : f32[heads] mask causal"), {1, 19, 40}));
+  cases.push_back(make_case(program("score_free", {}, "param t : f32[skv] score t[j]"), {1, 19, 40}));
+  cases.push_back(make_case(program("indirect", {}, "param p : i32[skv] param t : f32[64] score x + t[p[j]]"),
+                            {1, 19, 40}));
+  return cases;
+}
+
+}  // namespace attnfuse::conformance

@@ -1,0 +1,217 @@
+// Runs the tool as its users do: every mistake gives its text and its exit code.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include <doctest/doctest.h>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Ran {
+  int code = -1;
+  std::string text;  // stdout and stderr
+  bool has(const std::string& part) const { return text.find(part) != std::string::npos; }
+};
+
+// The tool is built beside the test.
+Ran attnfuse(const std::string& arguments) {
+  static const fs::path tool = fs::read_symlink("/proc/self/exe").parent_path() / "attnfuse";
+  Ran ran;
+  FILE* pipe = popen((tool.string() + " " + arguments + " 2>&1").c_str(), "r");
+  REQUIRE(pipe);
+  char buffer[4096];
+  while (const std::size_t got = fread(buffer, 1, sizeof buffer, pipe)) ran.text.append(buffer, got);
+  const int status = pclose(pipe);
+  ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return ran;
+}
+
+// A folder of its own for each test, removed after it.
+class Folder {
+ public:
+  Folder() : path_(fs::temp_directory_path() / ("attnfuse_cli_test_" + std::to_string(getpid()))) {
+    fs::create_directories(path_);
+  }
+  ~Folder() { fs::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  std::string write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path_ / name, std::ios::binary) << bytes;
+    return (path_ / name).string();
+  }
+  std::string at(const std::string& name) const { return (path_ / name).string(); }
+  std::string read(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(path_ / name, std::ios::binary).rdbuf();
+    return text.str();
+  }
+  std::size_t file_count() const {
+    return std::size_t(std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
+  }
+
+ private:
+  fs::path path_;
+};
+
+constexpr const char* kPlain = "attention plain {\n  heads 2  kv_heads 1  head_dim 16  dtype f32\n  mask causal\n}\n";
+
+std::string little_endian_8(std::uint64_t value) {
+  std::string bytes;
+  for (int n = 0; n < 8; ++n) bytes += static_cast<char>(value >> (8 * n));
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("no command, an unknown command and an unknown option are wrong usage") {
+  CHECK(attnfuse("").code == 2);
+  CHECK(attnfuse("frobnicate").code == 2);
+  CHECK(attnfuse("targets --frobnicate").code == 2);
+  CHECK(attnfuse("emit llama3_8b").code == 2);
+  CHECK(attnfuse("--help").code == 0);
+}
+
+TEST_CASE("a syntax mistake is shown with its line and a caret") {
+  const Folder folder;
+  const std::string file = folder.write("bad.attn", "attention t {\n  heads 2\n  head_dim }\n}\n");
+  const Ran ran = attnfuse("show " + file);
+  CHECK(ran.code == 1);
+  CHECK_MESSAGE(ran.has(file + ":3:12: error["), ran.text);
+  CHECK_MESSAGE(ran.has("\n             ^") , ran.text);
+}
+
+TEST_CASE("an unknown block is named, with what there is") {
+  const Folder folder;
+  const Ran ran = attnfuse("show " + folder.write("bad.attn", "attention t { heads 2 head_dim 16 dtype f16 score frob(1) }"));
+  CHECK(ran.code == 1);
+  CHECK_MESSAGE(ran.has("frob"), ran.text);
+  CHECK_MESSAGE(ran.has("softcap"), ran.text);
+}
+
+TEST_CASE("a missing file is named, with the examples there are") {
+  const Ran ran = attnfuse("show no_such_file.attn");
+  CHECK(ran.code == 1);
+  CHECK_MESSAGE(ran.has("error[file.read]: cannot read 'no_such_file.attn'"), ran.text);
+  CHECK_MESSAGE(ran.has("llama3_8b"), ran.text);
+}
+
+TEST_CASE("a folder or an empty file is no spec") {
+  const Folder folder;
+  CHECK(attnfuse("show " + folder.at("")).code == 1);
+  CHECK(attnfuse("show " + folder.write("empty.attn", "")).code == 1);
+}
+
+TEST_CASE("a spec comes from standard input too") {
+  const Folder folder;
+  const Ran ran = attnfuse("show - < " + folder.write("plain.attn", kPlain));
+  CHECK(ran.code == 0);
+  CHECK_MESSAGE(ran.has("scores"), ran.text);
+}
+
+TEST_CASE("an unknown target is named, with those there are") {
+  const Ran ran = attnfuse("emit llama3_8b --target cuda:sm_12");
+  CHECK(ran.code == 1);
+  CHECK_MESSAGE(ran.has("cuda:sm_12"), ran.text);
+  CHECK_MESSAGE(ran.has("cuda:sm_90a"), ran.text);
+}
+
+TEST_CASE("an unknown stage is named, with those there are") {
+  const Ran ran = attnfuse("show llama3_8b --after frobnicate");
+  CHECK(ran.code == 1);
+  CHECK_MESSAGE(ran.has("there is no stage 'frobnicate'"), ran.text);
+  CHECK_MESSAGE(ran.has("simplify"), ran.text);
+}
+
+TEST_CASE("a broken shape is explained") {
+  for (const char* shape : {"b=2", "sq", "sq=-1", "sq=1,colour=3", "sq=99999999999"}) {
+    const Ran ran = attnfuse(std::string("explain llama3_8b --target hip:gfx942 --shape ") + shape);
+    CHECK(ran.code == 1);
+    CHECK_MESSAGE(ran.has("error[shape.syntax]"), ran.text);
+  }
+}
+
+TEST_CASE("every example can be shown, drawn and emitted for every backend") {
+  for (const char* target : {"cuda:sm_90a", "hip:gfx942", "spirv"}) {
+    const Ran ran = attnfuse(std::string("emit llama3_8b --target ") + target);
+    CHECK_MESSAGE(ran.code == 0, ran.text);
+    CHECK(ran.has("llama3_8b"));
+  }
+  CHECK(attnfuse("show llama3_8b --dot").has("digraph"));
+  CHECK(attnfuse("show llama3_8b --latex").has("\\begin{aligned}"));
+  CHECK(attnfuse("show llama3_8b --time-passes").has(" ms"));
+}
+
+TEST_CASE("emit writes source, launch.json and a C header that compiles") {
+  const Folder folder;
+  const Ran ran = attnfuse("emit llama3_8b --target hip:gfx942 -o " + folder.at("out"));
+  REQUIRE_MESSAGE(ran.code == 0, ran.text);
+  std::string header;
+  for (const auto& entry : fs::directory_iterator(folder.at("out")))
+    if (entry.path().extension() == ".h") header = entry.path().string();
+  REQUIRE_FALSE(header.empty());
+  CHECK(std::system(("c++ -fsyntax-only -x c++ " + header + " -Wno-pragma-once-outside-header").c_str()) == 0);
+}
+
+TEST_CASE("emit into a place that cannot be written says so") {
+  const Folder folder;
+  const std::string file = folder.write("file", "x");
+  const Ran ran = attnfuse("emit llama3_8b --target hip:gfx942 -o " + file + "/below");
+  CHECK(ran.code == 1);
+  CHECK_MESSAGE(ran.has("error[file.write]"), ran.text);
+}
+
+TEST_CASE("the table of blocks and of targets is printed, also as Markdown") {
+  CHECK(attnfuse("blocks").has("rope"));
+  CHECK(attnfuse("blocks --markdown").has("| "));
+  CHECK(attnfuse("targets").has("hip:gfx942"));
+  CHECK(attnfuse("targets --markdown").has("| `hip:gfx942` |"));
+}
+
+TEST_CASE("conform refuses a broken case line and a filter that nothing matches") {
+  CHECK(attnfuse("conform --case 'x sq=1' --list").has("error[case.syntax]"));
+  CHECK(attnfuse("conform --case 'x sq=1' --list").code == 1);
+  CHECK(attnfuse("conform --filter no_such_text --list").has("error[conform.no-case]"));
+  CHECK(attnfuse("conform --mode frobnicate").code == 2);
+}
+
+TEST_CASE("conform lists the cases that a filter selects") {
+  const Ran ran = attnfuse("conform --list --filter 'window b=1' --seed 77");
+  CHECK(ran.code == 0);
+  CHECK(ran.has("seed=77 :: attention"));
+  CHECK_FALSE(ran.has("shapes b="));
+}
+
+TEST_CASE("a target without device is a diagnostic, not a crash") {
+  const Ran ran = attnfuse("conform --target hip:gfx942 --filter 'window b=1'");
+  CHECK((ran.code == 0 || ran.code == 1));
+  if (ran.code == 1) CHECK_MESSAGE(ran.has("error["), ran.text);
+}
+
+TEST_CASE("hostile tensors are refused") {
+  const Folder folder;
+  const std::string spec = folder.write("plain.attn", kPlain);
+  const std::pair<const char*, std::string> files[] = {
+      {"empty", ""},
+      {"short", "\x05"},
+      {"huge_header", little_endian_8(std::uint64_t(1) << 62) + "{}"},
+      {"truncated", little_endian_8(100) + "{\"q\":"},
+      {"no_json", little_endian_8(4) + "@@@@"},
+      {"past_end", little_endian_8(64) + "{\"q\":{\"dtype\":\"F32\",\"shape\":[1,2,3,16],\"data_offsets\":[0,384]}}  "},
+  };
+  for (const auto& [name, bytes] : files) {
+    const Ran ran = attnfuse("run " + spec + " --inputs " + folder.write(std::string(name) + ".safetensors", bytes) +
+                             " --outputs " + folder.at("y.safetensors"));
+    CAPTURE(name);
+    CHECK(ran.code == 1);
+    CHECK_MESSAGE(ran.has("error["), ran.text);
+    CHECK_FALSE(fs::exists(folder.at("y.safetensors")));
+  }
+}
