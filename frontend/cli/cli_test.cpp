@@ -61,7 +61,8 @@ class Folder {
   fs::path path_;
 };
 
-constexpr const char* kPlain = "attention plain {\n  heads 2  kv_heads 1  head_dim 16  dtype f32\n  mask causal\n}\n";
+constexpr const char* kPlain =
+    "attention plain {\n  heads 2  kv_heads 1  head_dim 16  dtype f32\n  mask causal\n}\n";
 
 std::string little_endian_8(std::uint64_t value) {
   std::string bytes;
@@ -85,12 +86,13 @@ TEST_CASE("a syntax mistake is shown with its line and a caret") {
   const Ran ran = attnfuse("show " + file);
   CHECK(ran.code == 1);
   CHECK_MESSAGE(ran.has(file + ":3:12: error["), ran.text);
-  CHECK_MESSAGE(ran.has("\n             ^") , ran.text);
+  CHECK_MESSAGE(ran.has("\n             ^"), ran.text);
 }
 
 TEST_CASE("an unknown block is named, with what there is") {
   const Folder folder;
-  const Ran ran = attnfuse("show " + folder.write("bad.attn", "attention t { heads 2 head_dim 16 dtype f16 score frob(1) }"));
+  const Ran ran = attnfuse(
+      "show " + folder.write("bad.attn", "attention t { heads 2 head_dim 16 dtype f16 score frob(1) }"));
   CHECK(ran.code == 1);
   CHECK_MESSAGE(ran.has("frob"), ran.text);
   CHECK_MESSAGE(ran.has("softcap"), ran.text);
@@ -157,7 +159,8 @@ TEST_CASE("emit writes source, launch.json and a C header that compiles") {
   for (const auto& entry : fs::directory_iterator(folder.at("out")))
     if (entry.path().extension() == ".h") header = entry.path().string();
   REQUIRE_FALSE(header.empty());
-  CHECK(std::system(("c++ -fsyntax-only -x c++ " + header + " -Wno-pragma-once-outside-header").c_str()) == 0);
+  CHECK(std::system(("c++ -fsyntax-only -x c++ " + header + " -Wno-pragma-once-outside-header").c_str()) ==
+        0);
 }
 
 TEST_CASE("emit into a place that cannot be written says so") {
@@ -204,11 +207,13 @@ TEST_CASE("hostile tensors are refused") {
       {"huge_header", little_endian_8(std::uint64_t(1) << 62) + "{}"},
       {"truncated", little_endian_8(100) + "{\"q\":"},
       {"no_json", little_endian_8(4) + "@@@@"},
-      {"past_end", little_endian_8(64) + "{\"q\":{\"dtype\":\"F32\",\"shape\":[1,2,3,16],\"data_offsets\":[0,384]}}  "},
+      {"past_end",
+       little_endian_8(64) + "{\"q\":{\"dtype\":\"F32\",\"shape\":[1,2,3,16],\"data_offsets\":[0,384]}}  "},
   };
   for (const auto& [name, bytes] : files) {
-    const Ran ran = attnfuse("run " + spec + " --inputs " + folder.write(std::string(name) + ".safetensors", bytes) +
-                             " --outputs " + folder.at("y.safetensors"));
+    const Ran ran =
+        attnfuse("run " + spec + " --inputs " + folder.write(std::string(name) + ".safetensors", bytes) +
+                 " --outputs " + folder.at("y.safetensors"));
     CAPTURE(name);
     CHECK(ran.code == 1);
     CHECK_MESSAGE(ran.has("error["), ran.text);
