@@ -220,15 +220,6 @@ std::int64_t extent_value(const ProgramInfo& info, const Extent& extent, const S
                     extent.value);
 }
 
-double largest_finite(const HostTensor& tensor) {
-  double largest = 0;
-  for_each_index(tensor.layout.shape, [&](std::span<const std::int64_t> index) {
-    const double magnitude = std::abs(tensor.get(index));
-    if (std::isfinite(magnitude)) largest = std::max(largest, magnitude);
-  });
-  return largest;
-}
-
 }  // namespace
 
 std::vector<std::int64_t> shape_of(const Graph& graph, const TensorInfo& tensor, const Sizes& sizes) {
@@ -264,8 +255,17 @@ Inputs make_inputs(const Graph& graph, const Case& c) {
   }
   if (c.data == Data::poison_masked) poison_masked(graph, sizes, inputs);
   if (c.data == Data::poison_seen) poison_seen(graph, sizes, inputs);
-  inputs.value_scale = largest_finite(inputs.tensors.at("v"));
+  inputs.value_scale = largest_magnitude(inputs.tensors.at("v"));
   return inputs;
+}
+
+double largest_magnitude(const HostTensor& tensor) {
+  double largest = 0;
+  for_each_index(tensor.layout.shape, [&](std::span<const std::int64_t> index) {
+    const double magnitude = std::abs(tensor.get(index));
+    if (std::isfinite(magnitude)) largest = std::max(largest, magnitude);
+  });
+  return largest;
 }
 
 }  // namespace attnfuse::conformance

@@ -26,6 +26,8 @@ struct Inputs {
 };
 Inputs make_inputs(const Graph& graph, const Case& c);
 
+double largest_magnitude(const HostTensor& tensor);  // among finite elements
+
 // Calls visit(index) for every element of a shape, row major; index is reused.
 template <class Visit>
 void for_each_index(const std::vector<std::int64_t>& shape, Visit visit) {

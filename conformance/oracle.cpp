@@ -33,7 +33,8 @@ Judgement judge(const Graph& graph, const Expectation& expectation, const Output
                                  expectation.exact.lse, expectation.naive.lse, expectation.lse_model);
   const Comparison o = compare("o", {sizes.batch, info.heads, sizes.sq, info.v_head_dim}, outputs.o,
                                expectation.exact.o, expectation.naive.o, expectation.o_model);
-  Judgement judgement{o.equal && lse.equal, std::max(o.worst_ratio, lse.worst_ratio), {}};
+  Judgement judgement{
+      o.equal && lse.equal, std::max(o.worst_ratio, lse.worst_ratio), o.worst_error, lse.worst_error, {}};
   for (const Comparison* part : {&o, &lse})
     if (!part->equal)
       judgement.message += (judgement.message.empty() ? "" : "; ") + part->message + " (" +

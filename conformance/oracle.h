@@ -23,6 +23,7 @@ struct OutputValues {
 struct Judgement {
   bool equal = true;
   double worst_ratio = 0;  // error / budget
+  double o_error = 0, lse_error = 0;
   std::string message;
 };
 Judgement judge(const Graph& graph, const Expectation& expectation, const OutputValues& outputs);

@@ -1,0 +1,121 @@
+// attnfuse run: executes a program on the user's tensors, or on random ones, and can compare with the
+// reference.
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "conformance/executor.h"
+#include "frontend/cli/best_device.h"
+#include "frontend/cli/command.h"
+#include "runtime/reference.h"
+#include "runtime/safetensors.h"
+
+namespace attnfuse::cli {
+namespace {
+
+struct Options {
+  std::string spec, target, shape, inputs, outputs;
+  std::uint64_t seed = 1;
+  bool check = false;
+};
+
+struct Call {
+  conformance::Inputs inputs;
+  Sizes sizes;
+};
+
+Result<Call> random_call(const Graph& graph, const Options& options) {
+  const auto sizes = parse_shape(options.shape);
+  if (!sizes) return sizes.errors();
+  conformance::Case c;
+  c.batch = sizes->batch;
+  c.sq = sizes->sq;
+  c.skv = sizes->skv;
+  c.seed = options.seed;
+  return Call{conformance::make_inputs(graph, c), *sizes};
+}
+
+Result<Call> users_call(const Graph& graph, const Options& options) {
+  auto tensors = read_safetensors(options.inputs);
+  if (!tensors) return tensors.errors();
+  Call call{{std::move(tensors).value(), {}, 0}, {}};
+  std::map<std::string, TensorLayout> layouts;
+  for (const auto& [name, tensor] : call.inputs.tensors) {
+    layouts[name] = tensor.layout;
+    call.inputs.offsets[name] = 0;
+  }
+  const auto sizes = check_inputs(graph, layouts);
+  if (!sizes) return sizes.errors();
+  call.sizes = *sizes;
+  call.inputs.value_scale = conformance::largest_magnitude(call.inputs.tensors.at("v"));
+  return call;
+}
+
+int check(const Graph& graph, const Call& call, const conformance::Observed& observed) {
+  const auto expectation = conformance::expect(graph, call.inputs);
+  if (!expectation) return fail(expectation.errors());
+  const auto judgement = conformance::judge(graph, *expectation, observed.values);
+  fmt::print("{}: largest error of o {:.3g}, of lse {:.3g}; {:.2f} of what {} rounding allows\n",
+             judgement.equal ? "equals the reference" : "DIFFERS from the reference", judgement.o_error,
+             judgement.lse_error, judgement.worst_ratio, name(graph.info().dtype));
+  if (judgement.equal) return kDone;
+  fmt::print("{}\n", judgement.message);
+  return kFailed;
+}
+
+int run(Options options) {
+  const auto spec = load_spec(options.spec);
+  if (!spec) return kFailed;
+  if (options.inputs.empty() == options.shape.empty())
+    return fail({{"run.inputs",
+                  "give either --inputs or --shape",
+                  {},
+                  "--shape b=1,sq=128,skv=128 makes random inputs"}});
+  const auto call =
+      options.inputs.empty() ? random_call(spec->graph, options) : users_call(spec->graph, options);
+  if (!call) return fail(call.errors(), spec->text);
+
+  if (options.target.empty()) {
+    auto best = best_device();
+    if (!best) return fail(best.errors());
+    options.target = *best;
+  }
+  auto opened = conformance::Executor::open(options.target);
+  if (!opened) return fail(opened.errors());
+  auto executor = std::move(opened).value();
+  auto prepared =
+      executor.prepare(spec->graph, spec->text, call->inputs, call->sizes, conformance::Layout::bhsd);
+  if (!prepared) return fail(prepared.errors(), spec->text);
+  if (auto status = executor.launch(*prepared); !status) return fail(status.errors());
+  auto observed = executor.read(*prepared);
+  if (!observed) return fail(observed.errors());
+  ATTNFUSE_CHECK(observed->damage.empty(), observed->damage);
+  fmt::print("{} on {} ({}): b={} sq={} skv={}\n", spec->graph.info().name, executor.device().name(),
+             executor.target().name, call->sizes.batch, call->sizes.sq, call->sizes.skv);
+
+  const int result = options.check ? check(spec->graph, *call, *observed) : kDone;
+  if (!options.outputs.empty())
+    if (auto status = write_safetensors(options.outputs, {{"o", observed->o}, {"lse", observed->lse}});
+        !status)
+      return fail(status.errors());
+  return result;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Action& action) {
+  auto* command = app.add_subcommand("run", "Executes a program on your tensors or on random ones");
+  auto options = std::make_shared<Options>();
+  command->add_option("spec", options->spec, "SPEC")->required();
+  command->add_option("--target", options->target, "TARGET; the best device present when left out");
+  command->add_option("--shape", options->shape,
+                      "Random inputs of this shape, for example b=2,sq=1024,skv=1024");
+  command->add_option("--seed", options->seed, "Seed of the random inputs")->capture_default_str();
+  command->add_option("--inputs", options->inputs,
+                      "Safetensors file with q, k, v and captured tensors by name");
+  command->add_option("--outputs", options->outputs, "Safetensors file to write o and lse to");
+  command->add_flag("--check", options->check, "Compare with the double-precision reference");
+  command->callback([&action, options] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace attnfuse::cli
