@@ -18,6 +18,7 @@ constexpr KindInfo<Layout> kLayouts[] = {
     {Layout::odd, "odd", "row stride head dim + 1, one element past an aligned address"},
     {Layout::broadcast, "broadcast", "k and v have batch stride 0"},
     {Layout::mixed, "mixed", "every tensor differently"},
+    {Layout::far, "far", "kv heads of k and v more than 2^31 elements apart"},
 };
 
 constexpr KindInfo<Data> kData[] = {

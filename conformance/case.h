@@ -22,6 +22,7 @@ enum class Layout : std::uint8_t {
   odd,        // row stride one more than the head dim, starting one element past an aligned address
   broadcast,  // k and v have batch stride 0
   mixed,      // every tensor differently
+  far,        // kv heads of k and v are more than 2^31 elements apart; needs gigabytes
 };
 
 enum class Data : std::uint8_t {

@@ -103,11 +103,18 @@ std::vector<Case> layout_cases(CaseSet set) {
       const std::string text = program("strided", dims, std::string(kRope) + "mask causal");
       for (const auto& layout : layouts())
         for (const Shape& shape : {Shape{2, 33, 47}, Shape{3, 1, 70}}) {
+          if (layout.kind == Layout::far) continue;
           Case c = make_case(text, shape);
           c.layout = layout.kind;
           cases.push_back(c);
         }
     }
+  if (set == CaseSet::full) {
+    const Dims dims{.heads = 2, .kv_heads = 2, .head_dim = 64, .dtype = DType::f16};
+    Case c = make_case(program("strided", dims, "mask causal"), {1, 20, 40});
+    c.layout = Layout::far;
+    cases.push_back(c);
+  }
   return cases;
 }
 

@@ -40,6 +40,7 @@ TensorLayout attention_tensor(Layout layout, DType dtype, const std::vector<std:
     case Layout::offset:
     case Layout::broadcast:
     case Layout::mixed:
+    case Layout::far:
       break;
     case Layout::bshd:
       if (has_dim) result.strides = nested(shape, {0, 2, 1, 3}, none);
@@ -72,6 +73,7 @@ TensorLayout captured_tensor(Layout layout, DType dtype, const std::vector<std::
     case Layout::offset:
     case Layout::broadcast:
     case Layout::bshd:
+    case Layout::far:
       break;
     case Layout::sbhd:
     case Layout::mixed:
@@ -233,7 +235,13 @@ Placement place(Layout layout, const std::string& name, DType dtype, const std::
   const Layout own = layout == Layout::mixed ? layout_within_mixed(name) : layout;
   Placement placement{attention ? attention_tensor(own, dtype, shape)
                                 : captured_tensor(layout, dtype, shape)};
-  if (layout == Layout::broadcast && (name == "k" || name == "v")) placement.layout.strides[0] = 0;
+  const bool is_key_or_value = name == "k" || name == "v";
+  if (layout == Layout::broadcast && is_key_or_value) placement.layout.strides[0] = 0;
+  if (layout == Layout::far && is_key_or_value) {
+    constexpr std::int64_t kPastInt32 = (std::int64_t(1) << 31) + 1024;
+    placement.layout.strides[1] = kPastInt32;
+    placement.layout.strides[0] = kPastInt32 * shape[1];
+  }
   if (own == Layout::offset || own == Layout::odd) placement.offset = 1;
   return placement;
 }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "conformance/cases.h"
+#include "conformance/crash_note.h"
 #include "conformance/run.h"
 #include "conformance/support.h"
 #include "frontend/cli/best_device.h"
@@ -44,6 +45,10 @@ int list(const std::vector<Case>& cases) {
   return print_text(text) ? kDone : kFailed;
 }
 
+std::string rerun_command(const Case& c, const std::string& target) {
+  return fmt::format("attnfuse conform --target {} --case '{}'", target, to_line(c));
+}
+
 void print_outcome(const Outcome& outcome, const std::string& target) {
   switch (outcome.verdict) {
     case Verdict::passed:
@@ -52,8 +57,8 @@ void print_outcome(const Outcome& outcome, const std::string& target) {
       fmt::print("SKIP {}\n  {}\n", to_line(outcome.tested), outcome.message);
       break;
     case Verdict::failed:
-      fmt::print("FAIL {}\n  {}\n  rerun: attnfuse conform --target {} --case '{}'\n",
-                 to_line(outcome.tested), outcome.message, target, to_line(outcome.tested));
+      fmt::print("FAIL {}\n  {}\n  rerun: {}\n", to_line(outcome.tested), outcome.message,
+                 rerun_command(outcome.tested, target));
       break;
   }
   std::fflush(stdout);
@@ -67,6 +72,8 @@ int check(const Options& options, const std::vector<Case>& cases) {
   fmt::print("{} cases on {}, {}\n", cases.size(), device.device().name(), target);
   std::vector<Outcome> outcomes;
   for (const Case& c : cases) {
+    leave_crash_note(fmt::format("\nCRASH {}\n  rerun: {}\n{}\n", to_line(c), rerun_command(c, target),
+                                 to_string(summarize(outcomes))));
     outcomes.push_back(run_case(device, c));
     print_outcome(outcomes.back(), target);
     fmt::print(stderr, "\r{}/{} {:<24}", outcomes.size(), cases.size(), c.family);
