@@ -23,9 +23,11 @@ struct MatrixUnit {
   std::string leaf;  // which emitter leaf writes it: "fma", "mma.sync", "mfma", ...
   std::vector<DType> operands;
   int m = 1, n = 1, k = 1;
-  FragmentLayout a, b, accumulator;  // a: m x k, b: n x k, accumulator: m x n; empty when opaque or fma
-  bool opaque = false;  // accumulators cannot be addressed: scores go through shared memory
-  // Compute S^T = K Q^T and O^T = V^T P^T, so that the accumulator of the first product is an operand of the second.
+  FragmentLayout a = {}, b = {},
+                 accumulator = {};  // a: m x k, b: n x k, accumulator: m x n; empty when opaque or fma
+  bool opaque = false;              // accumulators cannot be addressed: scores go through shared memory
+  // Compute S^T = K Q^T and O^T = V^T P^T, so that the accumulator of the first product is an operand of the
+  // second.
   bool transposed = false;
   bool accumulator_is_operand = false;  // probabilities go from accumulator to operand without shared memory
   bool is_fma() const { return m == 1; }
@@ -50,9 +52,9 @@ struct Target {
   int registers_per_thread = 255;
   int max_grid_x = 65535;
   CopyKind copy = CopyKind::direct;
-  int async_copy_min_bytes = 0;  // smallest element the background copy moves
-  int vector_bytes = 16;         // widest global access
-  bool lane_exchange = true;     // registers can be exchanged between lanes; else through shared memory
+  int async_copy_min_bytes = 0;   // smallest element the background copy moves
+  int vector_bytes = 16;          // widest global access
+  bool lane_exchange = true;      // registers can be exchanged between lanes; else through shared memory
   std::vector<MatrixUnit> units;  // best first; the last one is the generic fma unit, which takes every dtype
   std::vector<ScheduleRow> schedules;
 };
