@@ -72,12 +72,13 @@ Result<Binary> assemble_in_process(const std::string& source, const std::string&
                                    const Target& target) {
   const Nvrtc& n = nvrtc();
   const std::string arch = "--gpu-architecture=" + target.arch;
-  const char* options[] = {arch.c_str(), "--std=c++17", "--ptxas-options=-v"};
+  const char* options[] = {arch.c_str(), "--std=c++17", "--ptxas-options=-v", "--no-cache"};
   std::string log;
   std::vector<std::byte> bytes;
   int code = 0;
-  // Versions that cannot report resources refuse the last option.
-  for (int count : {3, 2}) {
+  // Resources are in the log, which a hit in NVRTC's own cache leaves empty. Older versions refuse the last
+  // options.
+  for (int count : {4, 3, 2}) {
     void* program = nullptr;
     code = n.create(&program, source.c_str(), (entry + ".cu").c_str(), 0, nullptr, nullptr);
     if (code != 0) break;

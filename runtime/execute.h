@@ -1,7 +1,10 @@
 // From a graph and tensors to outputs: compile (with caches), bind, launch.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "ir/graph.h"
 #include "ir/tile.h"
