@@ -1,0 +1,36 @@
+#include "backends/cuda/backend.h"
+
+#include "backends/common/tile_writer.h"
+#include "backends/cuda/dialect.h"
+#include "backends/cuda/targets.h"
+#include "runtime/cuda.h"
+
+namespace attnfuse::cuda {
+namespace {
+
+class CudaBackend : public Backend {
+ public:
+  std::string name() const override { return "cuda"; }
+  std::vector<Target> targets() const override { return cuda::targets(); }
+
+  Result<Source> emit(const TileProgram& program) const override {
+    const CudaDialect dialect;
+    return Source{TileWriter(program, dialect).write(), program.name, "cu"};
+  }
+
+  Result<Binary> assemble(const Source& source, const Target& target) const override {
+    return cuda::assemble(source.text, source.entry, target);
+  }
+
+  int device_count() const override { return cuda::device_count(); }
+  Result<std::shared_ptr<Device>> open(int ordinal) const override { return cuda::open(ordinal, cuda::targets()); }
+};
+
+}  // namespace
+
+const Backend& backend() {
+  static const CudaBackend instance;
+  return instance;
+}
+
+}  // namespace attnfuse::cuda

@@ -1,0 +1,43 @@
+// The explicit list of backends, in order of preference.
+#include <fmt/format.h>
+
+#include "backends/backend.h"
+#include "backends/cuda/backend.h"
+
+namespace attnfuse {
+
+std::span<const Backend* const> backends() {
+  static const Backend* const list[] = {
+      &cuda::backend(),
+  };
+  return list;
+}
+
+const Backend* find_backend(std::string_view name) {
+  for (const Backend* backend : backends())
+    if (backend->name() == name) return backend;
+  return nullptr;
+}
+
+std::vector<Target> all_targets() {
+  std::vector<Target> result;
+  for (const Backend* backend : backends())
+    for (Target& target : backend->targets()) result.push_back(std::move(target));
+  return result;
+}
+
+Result<Target> find_target(std::string_view name) {
+  std::string known;
+  for (const Target& target : all_targets()) {
+    if (target.name == name) return target;
+    known += (known.empty() ? "" : ", ") + target.name;
+  }
+  if (const Backend* backend = find_backend(name)) {
+    if (backend->device_count() > 0)
+      if (const auto device = backend->open(0)) return (*device)->target();
+    return backend->targets().front();
+  }
+  return Diagnostic{"target.unknown", fmt::format("there is no target '{}'", name), {}, "use one of " + known};
+}
+
+}  // namespace attnfuse
