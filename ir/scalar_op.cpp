@@ -1,5 +1,6 @@
 #include "ir/scalar_op.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "ir/scalar_op_rules.h"
@@ -12,6 +13,9 @@ using enum ValueType;
 using P = Precedence;
 
 double truth_value(bool value) { return value ? 1 : 0; }
+double saturated(double value) {
+  return std::isnan(value) ? 0 : std::clamp<double>(std::floor(value), INT32_MIN, INT32_MAX);
+}
 
 // clang-format off: two lines a row
 // name arity {operand types} result | value | range vjp | spelling precedence | latex
@@ -120,8 +124,8 @@ constexpr ScalarOpInfo kOps[] = {
     // conversions
     {ScalarOp::to_f32, "to_f32", 1, {i32}, f32, [](Values x) { return x[0]; },
      range::same, nullptr, "float($0)", P::primary, "$0"},
-    {ScalarOp::to_i32, "to_i32", 1, {f32}, i32, [](Values x) { return std::floor(x[0]); },
-     range::floor, vjp::zero, "int(af_floor($0))", P::primary, "\\lfloor{$0}\\rfloor"},
+    {ScalarOp::to_i32, "to_i32", 1, {f32}, i32, [](Values x) { return saturated(x[0]); },
+     range::to_i32, vjp::zero, "int(af_floor($0))", P::primary, "\\lfloor{$0}\\rfloor"},
     {ScalarOp::bool_to_f32, "bool_to_f32", 1, {boolean}, f32, [](Values x) { return truth_value(x[0] != 0); },
      range::truth, nullptr, "($0 ? 1.0f : 0.0f)", P::primary, "\\mathbb{1}[{$0}]"},
 };

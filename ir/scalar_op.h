@@ -32,7 +32,7 @@ enum class ScalarOp : std::uint8_t {
   iselect,  // i32
   // conversions
   to_f32,  // i32 -> f32
-  to_i32,  // f32 -> i32, rounds toward minus infinity
+  to_i32,  // f32 -> i32, rounds toward minus infinity, saturates; NaN gives 0 here and any number on a device
   bool_to_f32,
 };
 // clang-format on

@@ -135,6 +135,8 @@ Interval cos(Ranges x) {
   return x[0].is_point() ? clamped(widened(std::cos(x[0].lo), std::cos(x[0].lo)), -1, 1) : Interval{-1, 1};
 }
 
+Interval to_i32(Ranges x) { return clamped(floor(x), INT32_MIN, INT32_MAX); }
+
 // ---- i32: infinite ends only say that there is no bound ----
 
 namespace {

@@ -18,7 +18,7 @@ Interval iadd(Ranges x), isub(Ranges x), imul(Ranges x), idiv(Ranges x), imod(Ra
 Interval lt(Ranges x), le(Ranges x), gt(Ranges x), ge(Ranges x), eq(Ranges x), ne(Ranges x);
 Interval ilt(Ranges x), ile(Ranges x), igt(Ranges x), ige(Ranges x);
 Interval logical_and(Ranges x), logical_or(Ranges x), logical_not(Ranges x);
-Interval select(Ranges x), same(Ranges x), truth(Ranges x);
+Interval select(Ranges x), to_i32(Ranges x), same(Ranges x), truth(Ranges x);
 }  // namespace range
 
 using Operands = std::span<const NodeId>;
