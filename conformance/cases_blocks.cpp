@@ -8,13 +8,6 @@
 namespace attnfuse::conformance {
 namespace {
 
-// One building block as it stands in a program. Blocks of different slots combine freely; score blocks also
-// combine with each other.
-struct BlockText {
-  const char* name;
-  const char* slot;
-  const char* text;
-};
 constexpr BlockText kBlocks[] = {
     {"rope", "rotation", "query rope(theta = 10000) key rope(theta = 10000)"},
     {"rope_interleaved", "rotation",
@@ -58,6 +51,8 @@ std::string reduced(std::string text) {
 }
 
 }  // namespace
+
+std::span<const BlockText> block_texts() { return kBlocks; }
 
 std::vector<Case> example_cases(CaseSet set) {
   std::vector<Case> cases;

@@ -23,6 +23,14 @@ struct Shape {
 };
 Case make_case(std::string program_text, const Shape& shape);  // the family's name is filled in by all_cases
 
+// One building block as it stands in a program. Blocks of different slots combine freely.
+struct BlockText {
+  const char* name;
+  const char* slot;
+  const char* text;
+};
+std::span<const BlockText> block_texts();
+
 inline constexpr const char* kRope = "query rope(theta = 10000) key rope(theta = 10000) ";
 
 // cases_blocks.cpp

@@ -3,6 +3,7 @@
 
 #include "conformance/cases.h"
 #include "conformance/crash_note.h"
+#include "conformance/fuzz.h"
 #include "conformance/run.h"
 #include "conformance/support.h"
 #include "frontend/cli/best_device.h"
@@ -16,6 +17,7 @@ using namespace conformance;
 struct Options {
   std::string target, mode = "check", filter, line, report;
   std::uint64_t seed = 0;
+  std::uint64_t random = 0;
   bool full = false, list = false;
 };
 
@@ -25,6 +27,8 @@ Result<std::vector<Case>> chosen_cases(const Options& options) {
     auto parsed = parse_line(options.line);
     if (!parsed) return parsed.errors();
     chosen.push_back(std::move(parsed).value());
+  } else if (options.random > 0) {
+    for (std::uint64_t n = 0; n < options.random; ++n) chosen.push_back(random_case(options.seed + n));
   } else {
     for (Case& c : all_cases(options.full ? CaseSet::full : CaseSet::quick)) {
       if (options.seed != 0) c.seed = options.seed;
@@ -71,11 +75,14 @@ int check(const Options& options, const std::vector<Case>& cases) {
   const std::string target = device.target().name;
   fmt::print("{} cases on {}, {}\n", cases.size(), device.device().name(), target);
   std::vector<Outcome> outcomes;
+  const auto fails = [&](const Case& c) { return run_case(device, c).verdict == Verdict::failed; };
   for (const Case& c : cases) {
     leave_crash_note(fmt::format("\nCRASH {}\n  rerun: {}\n{}\n", to_line(c), rerun_command(c, target),
                                  to_string(summarize(outcomes))));
     outcomes.push_back(run_case(device, c));
     print_outcome(outcomes.back(), target);
+    if (outcomes.back().verdict == Verdict::failed && options.random > 0)
+      fmt::print("  smallest: {}\n", rerun_command(shrink(c, fails), target));
     fmt::print(stderr, "\r{}/{} {:<24}", outcomes.size(), cases.size(), c.family);
   }
   fmt::print(stderr, "\r{:60}\r", "");
@@ -133,6 +140,8 @@ void add_conform(CLI::App& app, Action& action) {
   command->add_option("--case", options->line, "This one case line");
   command->add_option("--seed", options->seed, "Seed of every case instead of its own");
   command->add_option("--report", options->report, "JUnit XML file");
+  command->add_option("--random", options->random,
+                      "This many random cases, from --seed on; a failing one is shrunk");
   command->add_flag("--full", options->full, "All cases; minutes on a GPU, hours on a CPU");
   command->add_flag("--list", options->list, "Print the case lines instead of running them");
   command->callback([&action, options] { action = [options] { return conform(*options); }; });
