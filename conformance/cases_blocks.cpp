@@ -27,7 +27,7 @@ constexpr BlockText kBlocks[] = {
     {"window", "mask", "mask window(20)"},
     {"prefix", "mask", "mask j < 9 || i >= j"},
     {"documents", "mask", "param document : i32[batch, skv] mask document[b, i] == document[b, j] && i >= j"},
-    {"keep", "keep", "param keep : boolean[batch, skv] mask keep[b, j]"},
+    {"keep", "keep", "param keep : bool[batch, skv] mask keep[b, j]"},
     {"sink", "normalize", "param sink : f32[heads] normalize softmax(sink = sink[h])"},
 };
 

@@ -40,7 +40,7 @@ std::vector<Case> window_cases(CaseSet set) {
 std::vector<Case> empty_row_cases(CaseSet set) {
   std::vector<Case> cases;
   for (const char* body : {"mask i % 3 != 0", "mask i >= 20 && j < 40", "mask i < 0", "mask j > i + 10",
-                           "mask causal", "param keep : boolean[sq] mask keep[i]", "mask h == 1 && i >= j"})
+                           "mask causal", "param keep : bool[sq] mask keep[i]", "mask h == 1 && i >= j"})
     for (DType dtype : {DType::f16, DType::f32}) {
       Dims dims = kDims;
       dims.dtype = dtype;
@@ -60,7 +60,7 @@ std::vector<Case> first_tile_cases(CaseSet set) {
   std::vector<Case> cases;
   for (const char* body :
        {"mask j >= 70", "mask j >= 70 + i", "mask j >= 64 || i < 5", "mask j % 64 >= 60",
-        "param keep : boolean[skv] mask keep[j] && j > 66", "mask (j < 3 || j > 100) && i + j != 110"})
+        "param keep : bool[skv] mask keep[j] && j > 66", "mask (j < 3 || j > 100) && i + j != 110"})
     for (const Shape& shape : {Shape{1, 20, 150}, Shape{1, 70, 133}}) {
       cases.push_back(make_case(program("late", kDims, body), shape));
       if (set == CaseSet::full)
@@ -79,7 +79,7 @@ std::vector<Case> mask_cases(CaseSet set) {
            "mask i - j < 16 && j - i < 16",
            "mask !(i < j)",
            "mask j < 10 || i >= j",
-           "mask i / 16 == j / 16",
+           "mask i // 16 == j // 16",
            "mask (i - j) % 4 == 0 && i >= j",
            "mask i >= j mask i - j < 30 mask j != 7",
            "mask i >= j || (h == 1 && j < 5)",
@@ -93,7 +93,7 @@ std::vector<Case> mask_cases(CaseSet set) {
            "mask abs(i - j) > 3",
            "param length : i32[batch] mask j < 10 + length[b]",
            "param document : i32[batch, skv] mask document[b, i] == document[b, j]",
-           "param grid : boolean[sq, skv] mask grid[i, j]",
+           "param grid : bool[sq, skv] mask grid[i, j]",
        }) {
     const std::string text = program("masked", kDims, body);
     cases.push_back(make_case(text, {2, 50, 50}));
@@ -109,7 +109,7 @@ std::vector<Case> poison_cases(CaseSet set) {
   std::vector<Case> cases;
   for (DType dtype : {DType::f16, DType::bf16, DType::f32})
     for (const char* body : {"mask window(9) && j < 40", "mask j % 3 == 1", "mask j < 21 && j >= 4",
-                             "param keep : boolean[skv] mask keep[j]", "mask i >= j && j != 5"}) {
+                             "param keep : bool[skv] mask keep[j]", "mask i >= j && j != 5"}) {
       if (set == CaseSet::quick && dtype == DType::bf16) continue;
       Dims dims = kDims;
       dims.dtype = dtype;
