@@ -1,0 +1,100 @@
+#include "backends/spirv/targets.h"
+
+#include <algorithm>
+
+namespace attnfuse::spirv {
+namespace {
+
+// A subgroup exchanges registers among four neighbours.
+constexpr int kSmallestSubgroup = 4;
+
+MatrixUnit fma() {
+  MatrixUnit unit;
+  unit.leaf = "fma";
+  unit.operands = {DType::f16, DType::bf16, DType::f32};
+  return unit;
+}
+
+// VK_KHR_cooperative_matrix at subgroup scope, f32 accumulators.
+MatrixUnit cooperative_matrix(int m, int n, int k) {
+  MatrixUnit unit;
+  unit.leaf = "cooperative-matrix";
+  unit.operands = {DType::f16};
+  unit.m = m;
+  unit.n = n;
+  unit.k = k;
+  unit.opaque = true;
+  return unit;
+}
+
+Target base(const char* arch, const char* title, int warp_size, int shared_bytes) {
+  Target t;
+  t.name = std::string("spirv:") + arch;
+  t.backend = "spirv";
+  t.arch = arch;
+  t.title = title;
+  t.warp_size = warp_size;
+  t.max_threads = 256;
+  t.shared_bytes = shared_bytes;
+  t.registers_per_thread = 255;
+  t.max_grid_x = 65535;
+  t.copy = CopyKind::direct;
+  return t;
+}
+
+Target cooperative(const char* arch, const char* title, int size, int warp_size, int shared_kib) {
+  Target t = base(arch, title, warp_size, shared_kib * 1024);
+  t.units = {cooperative_matrix(size, size, size), fma()};
+  return t;
+}
+
+Target plain(const char* arch, const char* title, bool lane_exchange) {
+  Target t = base(arch, title, 32, 32 * 1024 - (lane_exchange ? 0 : kExchangeBytes));
+  t.lane_exchange = lane_exchange;
+  t.units = {fma()};
+  return t;
+}
+
+bool runs(const vulkan::DeviceFacts& facts, const Target& target) {
+  const int own_bytes = target.lane_exchange ? 0 : kExchangeBytes;
+  if (facts.shared_bytes < target.shared_bytes + own_bytes || facts.max_threads < target.max_threads)
+    return false;
+  if (target.lane_exchange && (!facts.subgroup_shuffle || facts.subgroup_size < kSmallestSubgroup))
+    return false;
+  const MatrixUnit* unit = matrix_leaf(target);
+  if (unit == nullptr) return true;
+  const vulkan::MatrixShape shape{DType::f16, unit->m, unit->n, unit->k};
+  return facts.has_subgroup_size(target.warp_size) &&
+         std::find(facts.matrices.begin(), facts.matrices.end(), shape) != facts.matrices.end();
+}
+
+}  // namespace
+
+std::vector<Target> targets() {
+  return {
+      cooperative("cooperative",
+                  "Vulkan with 16x16x16 cooperative matrices, subgroups of 32 (NVIDIA, AMD RDNA)", 16, 32,
+                  48),
+      cooperative("cooperative8", "Vulkan with 8x8x8 cooperative matrices, subgroups of 8 (Mesa on the CPU)",
+                  8, 8, 32),
+      plain("generic", "Vulkan 1.2, subgroups of 4 to 64 with shuffle", true),
+      plain("plain", "Vulkan 1.2, any subgroup: rows are reduced through shared memory", false),
+  };
+}
+
+std::vector<Target> targets_of(const vulkan::DeviceFacts& facts) {
+  std::vector<Target> result;
+  for (Target& target : targets())
+    if (runs(facts, target)) result.push_back(std::move(target));
+  return result;
+}
+
+bool warps_are_subgroups(const Target& target) { return matrix_leaf(target) != nullptr; }
+
+const MatrixUnit* matrix_leaf(const Target& target) {
+  for (const MatrixUnit& unit : target.units)
+    if (unit.opaque) return &unit;
+  return nullptr;
+}
+
+}  // namespace attnfuse::spirv
