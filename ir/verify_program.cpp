@@ -114,6 +114,16 @@ void check_extents(Report& report, const TensorInfo& tensor) {
   }
 }
 
+// Outputs, and what expressions call something else.
+std::set<std::string_view> reserved_names() {
+  std::set<std::string_view> names{"o", "lse", "x"};
+  for (Axis axis : kAllAxes) names.insert(name(axis));
+  for (Size size :
+       {Size::batch, Size::heads, Size::kv_heads, Size::sq, Size::skv, Size::head_dim, Size::v_head_dim})
+    names.insert(name(size));
+  return names;
+}
+
 }  // namespace
 
 void check_program(Report& report) {
@@ -132,7 +142,7 @@ void check_program(Report& report) {
 
 void check_tensors(Report& report) {
   for (const RoleRow& row : kRoles) check_input(report, row);
-  std::set<std::string_view> names{"o", "lse"};  // the outputs'
+  std::set<std::string_view> names = reserved_names();
   for (const TensorInfo& tensor : report.graph.tensors()) {
     if (!is_identifier(tensor.name) || !names.insert(tensor.name).second)
       report.add(

@@ -112,8 +112,8 @@ TEST_CASE("query, key and value have the program's dtype and their shape") {
         "spec.attn:2:5: error[tensor.shape]: value \"v\" must have shape [batch, kv_heads, skv, v_head_dim]");
 }
 
-TEST_CASE("tensor names are unique, and not those of the outputs") {
-  for (std::string name : {"q", "lse", "a b", ""}) {
+TEST_CASE("tensor names are unique, and not those of outputs, indices or sizes") {
+  for (std::string name : {"q", "lse", "a b", "", "x", "j", "skv"}) {
     TensorInfo tensor = slope();
     tensor.name = name;
     CHECK(complaint(with_tensor(tensor)) ==
