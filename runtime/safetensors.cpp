@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "runtime/process.h"
 #include "runtime/safetensors_header.h"
@@ -116,8 +117,9 @@ std::string safetensors_bytes(const HostTensors& tensors) {
   // Widest elements first: every tensor is then aligned to its element.
   std::vector<const HostTensors::value_type*> order;
   for (const auto& item : tensors) order.push_back(&item);
-  std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
-    return size_in_bytes(a->second.layout.dtype) > size_in_bytes(b->second.layout.dtype);
+  std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+    const int a_size = size_in_bytes(a->second.layout.dtype), b_size = size_in_bytes(b->second.layout.dtype);
+    return std::tie(b_size, a->first) < std::tie(a_size, b->first);
   });
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   std::string data;

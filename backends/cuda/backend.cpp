@@ -22,6 +22,7 @@ class CudaBackend : public Backend {
     return cuda::assemble(source.text, source.entry, target);
   }
 
+  std::string assembler() const override { return cuda::assembler(); }
   int device_count() const override { return cuda::device_count(); }
   Result<std::shared_ptr<Device>> open(int ordinal) const override { return cuda::open(ordinal, cuda::targets()); }
 };
