@@ -35,4 +35,15 @@ AF_FN float af_cos(float x) { return af_turned(x, 1); }
 )";
 }
 
+std::string_view tanh_prelude() {
+  return R"(AF_FN float af_tanh(float x) {
+  float a = af_abs(x), z = x * x;
+  if (a < 0.35f) return x * (1.0f + z * (-0.33333333f + z * (0.13333333f + z * (-0.053968254f + z * (0.021869489f - z * 0.0088632355f)))));
+  float t = af_exp2(a * -2.8853901f);
+  float y = (1.0f - t) / (1.0f + t);
+  return x < 0.0f ? -y : y;
+}
+)";
+}
+
 }  // namespace attnfuse

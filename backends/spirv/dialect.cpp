@@ -22,6 +22,7 @@ void GlslDialect::begin(TileWriter& writer) const {
   }
   out.raw(common_prelude());
   out.raw(prelude());
+  out.raw(tanh_prelude());
   out.blank();
   for (const TensorInfo& tensor : program.expressions.tensors())
     if (tensor.role == TensorRole::constant) constant_table(out, tensor.name, tensor.values);

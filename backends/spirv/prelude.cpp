@@ -40,12 +40,6 @@ float af_log2(float x) { return x == 0.0f ? -af_infinity : log2(x); }
 float af_log(float x) { return af_log2(x) * 0.69314718f; }
 float af_sqrt(float x) { return sqrt(x); }
 float af_rsqrt(float x) { return 1.0f / sqrt(x); }
-float af_tanh(float x) {
-  float a = abs(x), z = x * x;
-  if (a < 0.35f) return x * (1.0f + z * (-0.33333333f + z * (0.13333333f + z * (-0.053968254f + z * (0.021869489f - z * 0.0088632355f)))));
-  float t = af_exp2(a * -2.8853901f);
-  return sign(x) * ((1.0f - t) / (1.0f + t));
-}
 float af_from_f16(float16_t x) { return float(x); }
 float16_t af_to_f16(float x) { return float16_t(x); }
 float af_from_bf16(uint16_t x) { return uintBitsToFloat(uint(x) << 16); }

@@ -1,0 +1,8 @@
+// The HIP backend: C++ on compiler builtins, assembled by hiprtc or clang, run through the HIP runtime.
+#pragma once
+
+#include "backends/backend.h"
+
+namespace attnfuse::hip {
+const Backend& backend();
+}

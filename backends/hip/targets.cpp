@@ -1,0 +1,94 @@
+#include "backends/hip/targets.h"
+
+namespace attnfuse::hip {
+namespace {
+
+constexpr TileAxis kRow = TileAxis::row, kCol = TileAxis::col;
+const std::vector<DType> kHalf = {DType::f16, DType::bf16};
+
+// All matrix units compute transposed products, S^T = K Q^T and O^T = V^T P^T: a query stays on its lane, and the
+// accumulator of the first product is an operand of the second.
+MatrixUnit matrix(const char* leaf, int mn, int k, FragmentLayout operand, FragmentLayout accumulator) {
+  MatrixUnit unit;
+  unit.leaf = leaf;
+  unit.operands = kHalf;
+  unit.m = unit.n = mn;
+  unit.k = k;
+  unit.a = unit.b = std::move(operand);
+  unit.accumulator = std::move(accumulator);
+  unit.transposed = true;
+  unit.accumulator_is_operand = true;
+  return unit;
+}
+
+// v_mfma_f32_16x16x16: lane l holds row l%16, k = 4*(l/16)+0..3; accumulator register r is row 4*(l/16)+r, column l%16.
+MatrixUnit mfma_16() {
+  return matrix("mfma", 16, 16, {{{4, kCol, 1}}, {{16, kRow, 1}, {4, kCol, 4}}, {}},
+                {{{4, kRow, 1}}, {{16, kCol, 1}, {4, kRow, 4}}, {}});
+}
+
+// v_wmma_f32_16x16x16 of RDNA 3: a lane holds a whole row, lanes 16-31 repeat lanes 0-15; accumulator register r is row
+// 2*r + l/16. Rows of the m side are fed permuted, instruction row 2*r + h from tile row 8*h + r, so that each half of
+// the wave owns eight consecutive rows; the layouts below name tile rows.
+MatrixUnit wmma_rdna3() {
+  MatrixUnit unit = matrix("wmma", 16, 16, {{{16, kCol, 1}}, {{16, kRow, 1}, {2, kRow, 0}}, {}},
+                           {{{8, kRow, 1}}, {{16, kCol, 1}, {2, kRow, 8}}, {}});
+  unit.a.lanes = {{2, kRow, 8}, {8, kRow, 1}, {2, kRow, 0}};
+  return unit;
+}
+
+// v_wmma_f32_16x16x16 of RDNA 4: lane l holds row l%16, k = 8*(l/16)+0..7; accumulator register r is row 8*(l/16)+r.
+MatrixUnit wmma_rdna4() {
+  return matrix("wmma_gfx12", 16, 16, {{{8, kCol, 1}}, {{16, kRow, 1}, {2, kCol, 8}}, {}},
+                {{{8, kRow, 1}}, {{16, kCol, 1}, {2, kRow, 8}}, {}});
+}
+
+MatrixUnit fma() {
+  MatrixUnit unit;
+  unit.leaf = "fma";
+  unit.operands = {DType::f16, DType::bf16, DType::f32};
+  return unit;
+}
+
+Target target(const char* arch, const char* title, int warp_size, std::vector<MatrixUnit> units) {
+  Target t;
+  t.name = std::string("hip:") + arch;
+  t.backend = "hip";
+  t.arch = arch;
+  t.title = title;
+  t.warp_size = warp_size;
+  t.max_threads = 1024;
+  t.shared_bytes = 64 * 1024;
+  t.registers_per_thread = 256;
+  t.max_grid_x = 1 << 22;  // the driver counts threads in 32 bits
+  t.copy = CopyKind::staged;
+  t.units = std::move(units);
+  t.units.push_back(fma());
+  return t;
+}
+
+// Rows per wave and keys per step: notes of the performance model in the README; 8 waves share each K/V tile.
+Target cdna(const char* arch, const char* title) {
+  Target t = target(arch, title, 64, {mfma_16()});
+  t.schedules = {{kHalf, 8, 64, 128, 64, 4}, {kHalf, 72, 128, 128, 32, 4}, {kHalf, 136, 256, 64, 32, 4}};
+  return t;
+}
+Target rdna(const char* arch, const char* title, MatrixUnit unit) {
+  Target t = target(arch, title, 32, {std::move(unit)});
+  t.schedules = {{kHalf, 8, 128, 128, 32, 8}, {kHalf, 136, 256, 64, 16, 4}};
+  return t;
+}
+
+}  // namespace
+
+std::vector<Target> targets() {
+  return {
+      cdna("gfx90a", "AMD Instinct MI210, MI250X"),
+      cdna("gfx942", "AMD Instinct MI300X, MI325X"),
+      target("gfx1030", "AMD Radeon RX 6800, 6900", 32, {}),
+      rdna("gfx1100", "AMD Radeon RX 7900", wmma_rdna3()),
+      rdna("gfx1201", "AMD Radeon RX 9070", wmma_rdna4()),
+  };
+}
+
+}  // namespace attnfuse::hip

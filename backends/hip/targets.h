@@ -1,0 +1,10 @@
+// The AMD architectures this backend writes for, as data.
+#pragma once
+
+#include <vector>
+
+#include "ir/target.h"
+
+namespace attnfuse::hip {
+std::vector<Target> targets();
+}
