@@ -3,12 +3,14 @@
 
 #include "backends/backend.h"
 #include "backends/cuda/backend.h"
+#include "backends/hip/backend.h"
 
 namespace attnfuse {
 
 std::span<const Backend* const> backends() {
   static const Backend* const list[] = {
       &cuda::backend(),
+      &hip::backend(),
   };
   return list;
 }
