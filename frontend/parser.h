@@ -1,10 +1,12 @@
-// The .attn language: text -> Graph and back. Grammar and semantics: frontend/README in the header of parser.cpp.
+// The .attn language: text -> Spec -> Graph and back. The grammar stands in parser.cpp, the meaning in expand.h and
+// the catalog.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "frontend/spec.h"
 #include "ir/graph.h"
 
 namespace attnfuse {
@@ -14,5 +16,8 @@ namespace attnfuse {
 Result<std::vector<Graph>> parse(std::string_view text, std::string file = "<text>");
 // Exactly one program expected.
 Result<Graph> parse_one(std::string_view text, std::string file = "<text>");
+
+// Syntax alone.
+Result<std::vector<Spec>> parse_spec(std::string_view text, std::string file = "<text>");
 
 }  // namespace attnfuse

@@ -1,0 +1,37 @@
+// causal(align): keys at or before the query, j <= p. The last query stands at the last key (bottom_right,
+// p = i + skv - sq), so that decoding with a cache equals the full pass; top_left takes p = i.
+#include "frontend/arguments.h"
+#include "frontend/blocks/blocks.h"
+
+namespace attnfuse {
+namespace {
+
+constexpr Stage kStages[] = {Stage::mask};
+constexpr Choice kAlignmentList[] = {{"bottom_right"}, {"top_left"}};
+constexpr Parameter kParameters[] = {
+    {.name = "align", .kind = ParameterKind::choice, .presence = Presence::defaulted,
+     .about = "which query stands at which key: last at last, or first at first", .choices = kAlignmentList},
+};
+
+Value expand(const BlockInput& input) { return input.index(Axis::j) <= aligned_query(input); }
+
+}  // namespace
+
+constinit const std::span<const Choice> kAlignments = kAlignmentList;
+
+Value aligned_query(const BlockInput& input) {
+  return input.arguments.choice("align") == 0 ? input.query_position() : input.index(Axis::i);
+}
+
+constinit const Block kCausal{
+    .name = "causal",
+    .stages = kStages,
+    .parameters = kParameters,
+    .about = "Keys at or before the query.",
+    .math = "j <= p, p = i + skv - sq (bottom_right) or i (top_left)",
+    .latex = "j \\le p, \\quad p = i + S_{kv} - S_q",
+    .source = "Vaswani et al., Attention Is All You Need (2017)",
+    .expand = expand,
+};
+
+}  // namespace attnfuse

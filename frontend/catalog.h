@@ -1,0 +1,75 @@
+// The catalog of building blocks: what each is called, where it stands, its parameters, its math, and how it expands.
+// Documentation, argument checks and the test that walks every block come from these rows. Adding a block = one file
+// in blocks/ and one line in catalog.cpp.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "frontend/spec.h"
+#include "frontend/value.h"
+
+namespace attnfuse {
+
+// number, integer: known at compile time. choice: one of a list of words, which may have parameters themselves.
+// index: an expression of the positions. per_head: the name of a tensor with one value per query head, or an
+// expression of b and h.
+enum class ParameterKind : std::uint8_t { number, integer, choice, index, per_head };
+
+enum class Presence : std::uint8_t { required, optional, defaulted };
+
+struct Choice;
+
+struct Parameter {
+  std::string_view name;
+  ParameterKind kind;
+  Presence presence;
+  std::string_view about;
+  double fallback = 0;              // of a defaulted number or integer; choices default to the first
+  std::string_view fallback_about;  // of an optional one: what absence means
+  double least = -3.4e38, most = 3.4e38;
+  bool above_least = false;         // least itself is too small
+  std::span<const Choice> choices = {};
+};
+
+struct Choice {
+  std::string_view name;
+  std::span<const Parameter> parameters = {};
+};
+
+class Arguments;
+
+// What a block sees when it expands.
+struct BlockInput {
+  Emitter& emitter;
+  Stage stage;
+  Value x;     // the value so far: the scores in a normalize line, meaningless in masks
+  Value mask;  // of the normalize stage
+  const Arguments& arguments;
+
+  Value index(Axis axis) const;
+  Value size(Size size) const;
+  // i aligned with j: the last query stands at the last key.
+  Value query_position() const;
+};
+
+struct Block {
+  std::string_view name;
+  std::span<const Stage> stages;
+  std::span<const Parameter> parameters;
+  std::string_view about;
+  std::string_view math;   // one line of text
+  std::string_view latex;
+  std::string_view source;  // paper or models
+  Value (*expand)(const BlockInput& input);
+};
+
+std::span<const Block* const> catalog();
+const Block* find_block(std::string_view name);
+bool stands_in(const Block& block, Stage stage);
+
+// The catalog as a document.
+std::string blocks_markdown();
+
+}  // namespace attnfuse

@@ -1,0 +1,43 @@
+#include "frontend/functions.h"
+
+namespace attnfuse {
+namespace {
+
+using Values = std::span<const Value>;
+
+template <ScalarOp op>
+Value real(Values x) {
+  return apply(op, {to_f32(x[0])});
+}
+
+constexpr Function kFunctions[] = {
+    {"abs", "n", [](Values x) { return abs(x[0]); }},
+    {"min", "nn", [](Values x) { return min(x[0], x[1]); }},
+    {"max", "nn", [](Values x) { return max(x[0], x[1]); }},
+    {"clamp", "nnn", [](Values x) { return clamp(x[0], x[1], x[2]); }},
+    {"floor", "n", real<ScalarOp::floor>},
+    {"exp", "n", real<ScalarOp::exp>},
+    {"exp2", "n", real<ScalarOp::exp2>},
+    {"log", "n", real<ScalarOp::log>},
+    {"log2", "n", real<ScalarOp::log2>},
+    {"sqrt", "n", real<ScalarOp::sqrt>},
+    {"rsqrt", "n", real<ScalarOp::rsqrt>},
+    {"tanh", "n", real<ScalarOp::tanh>},
+    {"sin", "n", real<ScalarOp::sin>},
+    {"cos", "n", real<ScalarOp::cos>},
+    {"select", "bnn", [](Values x) { return select(x[0], x[1], x[2]); }},
+    {"to_f32", "a", [](Values x) { return to_f32(x[0]); }},
+    {"to_i32", "a", [](Values x) { return to_i32(x[0]); }},
+};
+
+}  // namespace
+
+std::span<const Function> functions() { return kFunctions; }
+
+const Function* find_function(std::string_view name) {
+  for (const Function& function : kFunctions)
+    if (function.name == name) return &function;
+  return nullptr;
+}
+
+}  // namespace attnfuse
