@@ -13,9 +13,11 @@ std::string number_text(double value) { return fmt::format("{:.10g}", value); }
 std::string limit_text(const Parameter& parameter) {
   constexpr double kUnlimited = 1e38;
   const bool below = parameter.least > -kUnlimited, above = parameter.most < kUnlimited;
-  if (below && above) return fmt::format("lie between {} and {}", number_text(parameter.least), number_text(parameter.most));
+  if (below && above)
+    return fmt::format("lie between {} and {}", number_text(parameter.least), number_text(parameter.most));
   if (above) return fmt::format("be at most {}", number_text(parameter.most));
-  return fmt::format("be {} {}", parameter.above_least ? "greater than" : "at least", number_text(parameter.least));
+  return fmt::format("be {} {}", parameter.above_least ? "greater than" : "at least",
+                     number_text(parameter.least));
 }
 
 std::vector<std::string_view> names_of(std::span<const Parameter> parameters) {
@@ -76,14 +78,17 @@ std::optional<Arguments> Reader::bind(std::span<const Parameter> parameters, con
       const std::string list = known.empty() ? fmt::format("{} takes no arguments", call.text)
                                              : fmt::format("{} takes {}", call.text, fmt::join(known, ", "));
       if (word.empty() && named)
-        fail("block.argument", operand, fmt::format("argument {} of {} needs a name, after a named one", k + 1, call.text), list);
+        fail("block.argument", operand,
+             fmt::format("argument {} of {} needs a name, after a named one", k + 1, call.text), list);
       else if (word.empty())
         fail("block.argument", operand, fmt::format("{} has too many arguments", call.text), list);
       else
-        fail("block.argument", operand, fmt::format("{} has no parameter '{}'", call.text, word), suggest(word, known, list));
+        fail("block.argument", operand, fmt::format("{} has no parameter '{}'", call.text, word),
+             suggest(word, known, list));
       ok = false;
     } else if (given[position]) {
-      fail("block.argument", operand, fmt::format("{} of {} is given twice", parameters[position].name, call.text),
+      fail("block.argument", operand,
+           fmt::format("{} of {} is given twice", parameters[position].name, call.text),
            "remove one of them");
       ok = false;
     } else {
@@ -124,7 +129,8 @@ std::optional<Arguments::Argument> Reader::bind_argument(const Parameter& parame
       const Maybe value = read_without_x(argument);
       if (value && value->type() == ValueType::boolean)
         return fail("block.argument-type", argument,
-                    fmt::format("{} of {} is {}, a bool; it must be a number", parameter.name, owner.text, quoted(argument)));
+                    fmt::format("{} of {} is {}, a bool; it must be a number", parameter.name, owner.text,
+                                quoted(argument)));
       return wrapped(value);
     }
     case ParameterKind::per_head:
@@ -152,11 +158,13 @@ std::optional<Value> Reader::bind_number(const Parameter& parameter, const Expre
   const double x = value->constant();
   if (x < parameter.least || x > parameter.most || (parameter.above_least && x == parameter.least))
     return fail("block.argument-range", argument,
-                fmt::format("{} of {} is {}; it must {}", parameter.name, owner.text, number_text(x), limit_text(parameter)));
+                fmt::format("{} of {} is {}; it must {}", parameter.name, owner.text, number_text(x),
+                            limit_text(parameter)));
   return integer ? *value : to_f32(*value);
 }
 
-std::optional<Arguments::Argument> Reader::bind_choice(const Parameter& parameter, const Expression& argument) {
+std::optional<Arguments::Argument> Reader::bind_choice(const Parameter& parameter,
+                                                       const Expression& argument) {
   std::vector<std::string_view> known;
   for (const Choice& choice : parameter.choices) known.push_back(choice.name);
   const bool is_word = argument.is(ExpressionKind::name) || argument.is(ExpressionKind::call);
@@ -164,7 +172,8 @@ std::optional<Arguments::Argument> Reader::bind_choice(const Parameter& paramete
   while (k < known.size() && known[k] != argument.text) ++k;
   if (!is_word || k == known.size())
     return fail("block.argument-choice", argument,
-                fmt::format("{} is {}; it must be one of {}", parameter.name, quoted(argument), fmt::join(known, ", ")),
+                fmt::format("{} is {}; it must be one of {}", parameter.name, quoted(argument),
+                            fmt::join(known, ", ")),
                 suggest(argument.text, known));
   const auto nested = bind(parameter.choices[k].parameters, argument);
   if (!nested) return {};
@@ -178,18 +187,21 @@ std::optional<Value> Reader::bind_per_head(const Parameter& parameter, const Exp
   if (!tensor.valid()) {
     const Maybe value = read_without_x(argument);
     if (!value) return {};
-    const bool axes_fit = value->is_constant() || emitter_.graph.node(value->node(emitter_)).axes.within({Axis::b, Axis::h});
+    const bool axes_fit =
+        value->is_constant() || emitter_.graph.node(value->node(emitter_)).axes.within({Axis::b, Axis::h});
     if (value->type() != ValueType::boolean && axes_fit) return to_f32(*value);
     return fail("block.argument-type", argument,
-                fmt::format("{} of {} is {}; it must be one number for every head", parameter.name, owner.text, quoted(argument)),
+                fmt::format("{} of {} is {}; it must be one number for every head", parameter.name,
+                            owner.text, quoted(argument)),
                 "use a tensor f32[heads], or an expression of b and h");
   }
   const TensorInfo& info = emitter_.graph.tensor(tensor);
   const std::vector<Extent> by_size{{Size::heads}}, by_number{{std::int64_t(emitter_.graph.info().heads)}};
   if (value_type(info.dtype) != ValueType::f32 || (info.shape != by_size && info.shape != by_number))
-    return fail("block.argument-type", argument,
-                fmt::format("{} of {} must be a tensor with one number for every head", parameter.name, owner.text),
-                fmt::format("declare it: param {} : f32[heads]", info.name));
+    return fail(
+        "block.argument-type", argument,
+        fmt::format("{} of {} must be a tensor with one number for every head", parameter.name, owner.text),
+        fmt::format("declare it: param {} : f32[heads]", info.name));
   emitter_.where = argument.where;
   const NodeId head = emitter_.graph.add(Index{Axis::h}, {}, argument.where);
   return Value(emitter_, emitter_.graph.add(Gather{tensor}, {head}, argument.where));

@@ -19,9 +19,13 @@ const Block* find_block(std::string_view name) {
   return nullptr;
 }
 
-bool stands_in(const Block& block, Stage stage) { return std::ranges::find(block.stages, stage) != block.stages.end(); }
+bool stands_in(const Block& block, Stage stage) {
+  return std::ranges::find(block.stages, stage) != block.stages.end();
+}
 
-Value BlockInput::index(Axis axis) const { return {emitter, emitter.graph.add(Index{axis}, {}, emitter.where)}; }
+Value BlockInput::index(Axis axis) const {
+  return {emitter, emitter.graph.add(Index{axis}, {}, emitter.where)};
+}
 
 Value BlockInput::size(Size size) const {
   if (const auto fixed = emitter.graph.info().size(size)) return *fixed;
@@ -29,7 +33,9 @@ Value BlockInput::size(Size size) const {
 }
 
 Value BlockInput::query_position() const {
-  return index(Axis::i) + (size(Size::skv) - size(Size::sq));
+  const Value i = index(Axis::i);
+  const Value keys = size(Size::skv), queries = size(Size::sq);
+  return i + (keys - queries);
 }
 
 }  // namespace attnfuse

@@ -1,6 +1,6 @@
-// The catalog of building blocks: what each is called, where it stands, its parameters, its math, and how it expands.
-// Documentation, argument checks and the test that walks every block come from these rows. Adding a block = one file
-// in blocks/ and one line in catalog.cpp.
+// The catalog of building blocks: what each is called, where it stands, its parameters, its math, and how it
+// expands. Documentation, argument checks and the test that walks every block come from these rows. Adding a
+// block = one file in blocks/ and one line in catalog.cpp.
 #pragma once
 
 #include <span>
@@ -12,9 +12,9 @@
 
 namespace attnfuse {
 
-// number, integer: known at compile time. choice: one of a list of words, which may have parameters themselves.
-// index: an expression of the positions. per_head: the name of a tensor with one value per query head, or an
-// expression of b and h.
+// number, integer: known at compile time. choice: one of a list of words, which may have parameters
+// themselves. index: an expression of the positions. per_head: the name of a tensor with one value per query
+// head, or an expression of b and h.
 enum class ParameterKind : std::uint8_t { number, integer, choice, index, per_head };
 
 enum class Presence : std::uint8_t { required, optional, defaulted };
@@ -26,10 +26,10 @@ struct Parameter {
   ParameterKind kind;
   Presence presence;
   std::string_view about;
-  double fallback = 0;              // of a defaulted number or integer; choices default to the first
-  std::string_view fallback_about;  // of an optional one: what absence means
+  double fallback = 0;                   // of a defaulted number or integer; choices default to the first
+  std::string_view fallback_about = {};  // of an optional one: what absence means
   double least = -3.4e38, most = 3.4e38;
-  bool above_least = false;         // least itself is too small
+  bool above_least = false;  // least itself is too small
   std::span<const Choice> choices = {};
 };
 
@@ -59,9 +59,11 @@ struct Block {
   std::span<const Stage> stages;
   std::span<const Parameter> parameters;
   std::string_view about;
-  std::string_view math;   // one line of text
+  std::string_view math;  // one line of text
   std::string_view latex;
   std::string_view source;  // paper or models
+  // Makes nodes one statement after another: C++ leaves the order of an operator's operands to the compiler,
+  // and the same program must give the same graph everywhere.
   Value (*expand)(const BlockInput& input);
 };
 

@@ -14,9 +14,9 @@ namespace attnfuse {
 namespace {
 
 constexpr std::string_view kReserved[] = {
-    "x",     "b",     "h",    "i",         "j",    "d",     "q",     "k",         "v",    "o",        "lse", "attention",
-    "param", "dtype", "grad", "query",     "key",  "value", "score", "mask",      "true", "false",    "normalize",
-    "g",
+    "x",   "b",     "h",     "i",         "j",     "d",     "q",         "k",
+    "v",   "o",     "lse",   "attention", "param", "dtype", "grad",      "query",
+    "key", "value", "score", "mask",      "true",  "false", "normalize", "g",
 };
 
 struct Inputs {
@@ -34,7 +34,8 @@ Inputs add_tensors(Graph& graph, const Spec& spec) {
   inputs.key = input("k", TensorRole::key, {{batch}, {kv_heads}, {skv}, {head_dim}});
   inputs.value = input("v", TensorRole::value, {{batch}, {kv_heads}, {skv}, {v_head_dim}});
   for (const Param& param : spec.params)
-    graph.add_tensor({param.name, param.dtype, TensorRole::captured, param.shape, param.grad, {}, param.where});
+    graph.add_tensor(
+        {param.name, param.dtype, TensorRole::captured, param.shape, param.grad, {}, param.where});
   return inputs;
 }
 
@@ -67,21 +68,27 @@ class Expansion {
     std::set<std::string_view> names;
     for (const Param& param : spec_.params) {
       if (is_reserved_name(param.name))
-        errors_.push_back({"param.name", fmt::format("'{}' already has a meaning and cannot name a tensor", param.name),
+        errors_.push_back({"param.name",
+                           fmt::format("'{}' already has a meaning and cannot name a tensor", param.name),
                            param.where, "choose another name"});
       else if (!names.insert(param.name).second)
-        errors_.push_back({"param.name", fmt::format("tensor '{}' is declared twice", param.name), param.where,
-                           "choose another name"});
+        errors_.push_back({"param.name", fmt::format("tensor '{}' is declared twice", param.name),
+                           param.where, "choose another name"});
     }
     if (spec_.params.size() > kMaxParams)
-      errors_.push_back({"param.count", fmt::format("{} tensors are captured; the limit is {}", spec_.params.size(), kMaxParams),
-                         spec_.info.where, "put several into one tensor with one more dimension"});
+      errors_.push_back(
+          {"param.count",
+           fmt::format("{} tensors are captured; the limit is {}", spec_.params.size(), kMaxParams),
+           spec_.info.where, "put several into one tensor with one more dimension"});
     if (spec_.lines.size() > kMaxLines)
-      errors_.push_back({"program.too-large", fmt::format("the program has {} lines; the limit is {}", spec_.lines.size(), kMaxLines),
-                         spec_.info.where, "join expressions"});
+      errors_.push_back(
+          {"program.too-large",
+           fmt::format("the program has {} lines; the limit is {}", spec_.lines.size(), kMaxLines),
+           spec_.info.where, "join expressions"});
   }
 
-  // Blocks compute with the sizes, which must be legal before they do: verify() judges them in a program without blocks.
+  // Blocks compute with the sizes, which must be legal before they do: verify() judges them in a program
+  // without blocks.
   void check_header() {
     if (!errors_.empty()) return;
     Graph bare(spec_.info);
@@ -146,10 +153,12 @@ class Expansion {
     for (const Line& line : spec_.lines) {
       if (line.stage != Stage::normalize) continue;
       if (chosen)
-        errors_.push_back({"normalize.twice", "a program normalizes once", line.expression.where, "remove one of the lines"});
+        errors_.push_back({"normalize.twice", "a program normalizes once", line.expression.where,
+                           "remove one of the lines"});
       chosen = &line;
     }
-    const auto weights = Reader(emitter_, errors_, Stage::normalize, score).line(chosen ? chosen->expression : softmax, mask);
+    const auto weights =
+        Reader(emitter_, errors_, Stage::normalize, score).line(chosen ? chosen->expression : softmax, mask);
     return weights.value_or(score);
   }
 

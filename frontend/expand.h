@@ -1,8 +1,8 @@
 // Spec -> Graph: names get meaning, blocks become their expressions, constants fold.
 //
-// In expressions x is the value so far; b, h, i, j, d are indices from 0; batch, sq, skv, heads, kv_heads, head_dim,
-// v_head_dim are sizes; a captured tensor t is read by t[...] with clamped i32 indices. In key and value lines h is
-// the key/value head. Where i32 meets f32 the result is f32; / is f32, // and % are i32.
+// In expressions x is the value so far; b, h, i, j, d are indices from 0; batch, sq, skv, heads, kv_heads,
+// head_dim, v_head_dim are sizes; a captured tensor t is read by t[...] with clamped i32 indices. In key and
+// value lines h is the key/value head. Where i32 meets f32 the result is f32; / is f32, // and % are i32.
 #pragma once
 
 #include "frontend/spec.h"

@@ -8,8 +8,9 @@ namespace attnfuse {
 namespace {
 
 // Longer before shorter.
-constexpr std::string_view kSymbols[] = {"&&", "||", "<=", ">=", "==", "!=", "//", "{", "}", "(", ")", "[",
-                                         "]",  ",",  ";",  ":",  "=",  "+",  "-",  "*", "/", "%", "<", ">", "!"};
+constexpr std::string_view kSymbols[] = {"&&", "||", "<=", ">=", "==", "!=", "//", "{", "}",
+                                         "(",  ")",  "[",  "]",  ",",  ";",  ":",  "=", "+",
+                                         "-",  "*",  "/",  "%",  "<",  ">",  "!"};
 
 // The C locale's classes, whatever the program's locale is.
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -45,7 +46,9 @@ class Lexer {
   }
 
  private:
-  char peek(std::size_t ahead = 0) const { return at_ + ahead < source_.size() ? source_[at_ + ahead] : '\0'; }
+  char peek(std::size_t ahead = 0) const {
+    return at_ + ahead < source_.size() ? source_[at_ + ahead] : '\0';
+  }
 
   void skip_blanks() {
     while (at_ < source_.size()) {
@@ -114,9 +117,10 @@ class Lexer {
       errors_.push_back({"syntax.number", fmt::format("'{}' is not a number", shown(token.text)), token.where,
                          "write numbers like 8, 0.125 or 5e5"});
     else if (is_integer && token.value > INT32_MAX)
-      errors_.push_back({"syntax.number-range",
-                         fmt::format("{} is larger than the largest integer, {}", shown(token.text), INT32_MAX),
-                         token.where, "write it with a point or an exponent to make it a real number"});
+      errors_.push_back(
+          {"syntax.number-range",
+           fmt::format("{} is larger than the largest integer, {}", shown(token.text), INT32_MAX),
+           token.where, "write it with a point or an exponent to make it a real number"});
     else
       return token;
     token.value = 1;
@@ -133,7 +137,8 @@ class Lexer {
     Token token = take(TokenKind::end, 1);
     const auto byte = static_cast<unsigned char>(token.text[0]);
     const bool printable = byte > ' ' && byte < 0x7F;
-    while (at_ < source_.size() && !is_blank(peek()) && !is_word(peek()) && peek() != '#' && symbol_length() == 0) {
+    while (at_ < source_.size() && !is_blank(peek()) && !is_word(peek()) && peek() != '#' &&
+           symbol_length() == 0) {
       ++at_;
       ++token.where.length;
     }

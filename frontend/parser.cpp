@@ -5,12 +5,13 @@
 //           | ("query" | "key" | "value" | "score" | "mask" | "normalize") expression
 // extent    = INTEGER | size
 // expression, loosest first:  ||   &&   < <= > >= == !=   + -   * / // %   unary - !
-// primary   = NUMBER | NAME | NAME "(" [ argument { "," argument } ] ")" | NAME "[" expression { "," ... } "]"
+// primary   = NUMBER | NAME | NAME "(" [ argument { "," argument } ] ")" | NAME "[" expression { "," ... }
+// "]"
 //           | "(" expression ")"
 // argument  = [ NAME "=" ] expression
 //
-// Line ends are blanks: what follows an operand is an operator or begins the next line. Required: heads, head_dim.
-// kv_heads defaults to heads, v_head_dim to head_dim, dtype to f16.
+// Line ends are blanks: what follows an operand is an operator or begins the next line. Required: heads,
+// head_dim. kv_heads defaults to heads, v_head_dim to head_dim, dtype to f16.
 #include "frontend/parser.h"
 
 #include <algorithm>
@@ -29,10 +30,11 @@ constexpr std::size_t kMaxText = 1U << 20U;
 constexpr std::size_t kMaxErrors = 50;
 constexpr std::size_t kMaxPrograms = 256;
 
-constexpr std::string_view kLineWords[] = {"heads", "kv_heads", "head_dim", "v_head_dim", "dtype", "param",
-                                           "query", "key",      "value",    "score",      "mask",  "normalize"};
+constexpr std::string_view kLineWords[] = {"heads", "kv_heads", "head_dim", "v_head_dim",
+                                           "dtype", "param",    "query",    "key",
+                                           "value", "score",    "mask",     "normalize"};
 // Line words that mean nothing in expressions: a safe place to go on after a mistake.
-constexpr std::string_view kStops[] = {"dtype", "param", "query", "key",       "value",
+constexpr std::string_view kStops[] = {"dtype", "param", "query",     "key",      "value",
                                        "score", "mask",  "normalize", "attention"};
 
 struct Parsed {
@@ -78,7 +80,9 @@ class Parser {
  private:
   // ---- tokens and errors ----
 
-  const Token& peek(std::size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
+  const Token& peek(std::size_t ahead = 0) const {
+    return tokens_[std::min(at_ + ahead, tokens_.size() - 1)];
+  }
   Token next() {
     const Token token = peek();
     if (at_ + 1 < tokens_.size()) ++at_;
@@ -94,7 +98,8 @@ class Parser {
     return std::nullopt;
   }
   std::nullopt_t fail_expected(std::string_view what, std::string fix = {}) {
-    return fail("syntax.expected", fmt::format("expected {}, found {}", what, shown(peek())), peek(), std::move(fix));
+    return fail("syntax.expected", fmt::format("expected {}, found {}", what, shown(peek())), peek(),
+                std::move(fix));
   }
   bool expect(std::string_view text, std::string fix = {}) {
     if (accept(text)) return true;
@@ -156,9 +161,10 @@ class Parser {
     ProgramInfo& info = parsed.spec.info;
     for (HeaderField field : {HeaderField::heads, HeaderField::head_dim}) {
       if (fields_[std::size_t(field)] || !parsed.complete) continue;
-      errors_.push_back({"header.missing", fmt::format("attention {} has no {}", info.name, attnfuse::name(field)),
-                         info.where, fmt::format("add a line such as '{} {}'", attnfuse::name(field),
-                                                 field == HeaderField::heads ? 32 : 128)});
+      errors_.push_back({"header.missing",
+                         fmt::format("attention {} has no {}", info.name, attnfuse::name(field)), info.where,
+                         fmt::format("add a line such as '{} {}'", attnfuse::name(field),
+                                     field == HeaderField::heads ? 32 : 128)});
       parsed.complete = false;
     }
     if (!fields_[std::size_t(HeaderField::kv_heads)]) info.kv_heads = info.heads;
@@ -254,8 +260,9 @@ class Parser {
       if (word->text == name(size)) return Extent{size};
       sizes.push_back(name(size));
     }
-    return fail("param.extent", fmt::format("{} is not a size", shown(*word)), *word,
-                suggest(word->text, sizes, fmt::format("use an integer or one of {}", fmt::join(sizes, ", "))));
+    return fail(
+        "param.extent", fmt::format("{} is not a size", shown(*word)), *word,
+        suggest(word->text, sizes, fmt::format("use an integer or one of {}", fmt::join(sizes, ", "))));
   }
 
   bool stage_line(Spec& spec, Stage stage) {
@@ -265,9 +272,11 @@ class Parser {
     auto value = expression(Precedence::logical_or);
     if (!value) return false;
     if (value->is(ExpressionKind::invalid)) return too_large(value->text, start);
-    if (spec.lines.size() == kMaxLines) return too_large(fmt::format("is line {}; the limit is {}", kMaxLines + 1, kMaxLines), start);
+    if (spec.lines.size() == kMaxLines)
+      return too_large(fmt::format("is line {}; the limit is {}", kMaxLines + 1, kMaxLines), start);
     spec.lines.push_back({stage, std::move(*value)});
-    if (peek().kind != TokenKind::name && !peek().is(";") && !peek().is("}") && peek().kind != TokenKind::end) {
+    if (peek().kind != TokenKind::name && !peek().is(";") && !peek().is("}") &&
+        peek().kind != TokenKind::end) {
       fail_expected("an operator or the next line");
       return false;
     }
@@ -275,7 +284,8 @@ class Parser {
   }
 
   bool too_large(const std::string& why, const Token& at) {
-    fail("expression.too-large", "the expression " + why, at, "split it into several lines, or use a captured tensor");
+    fail("expression.too-large", "the expression " + why, at,
+         "split it into several lines, or use a captured tensor");
     return false;
   }
 
@@ -292,7 +302,8 @@ class Parser {
     return {};
   }
 
-  // Precedence climbing. Operands nest at most as deep as the operators bind, plus brackets, which unary() counts.
+  // Precedence climbing. Operands nest at most as deep as the operators bind, plus brackets, which unary()
+  // counts.
   std::optional<Expression> expression(Precedence loosest) {
     auto left = unary();
     bool compared = false;
@@ -321,9 +332,10 @@ class Parser {
 
   std::optional<Expression> unary() {
     if (++depth_ > kMaxExpressionDepth)
-      return fail("expression.too-large",
-                  fmt::format("the expression is nested {} deep; the limit is {}", depth_, kMaxExpressionDepth), peek(),
-                  "split it into several lines, or use a captured tensor");
+      return fail(
+          "expression.too-large",
+          fmt::format("the expression is nested {} deep; the limit is {}", depth_, kMaxExpressionDepth),
+          peek(), "split it into several lines, or use a captured tensor");
     const Token token = peek();
     std::optional<Expression> result;
     if (token.is("-") || token.is("!")) {
@@ -331,7 +343,8 @@ class Parser {
       if (auto operand = unary()) {
         std::vector<Expression> operands;
         operands.push_back(std::move(*operand));
-        result = make_operation(token.is("-") ? Operator::neg : Operator::logical_not, std::move(operands), token.where);
+        result = make_operation(token.is("-") ? Operator::neg : Operator::logical_not, std::move(operands),
+                                token.where);
       }
     } else {
       result = primary();
@@ -402,8 +415,10 @@ struct ParsedText {
 ParsedText parse_text(std::string_view text, const std::string& file) {
   ParsedText result;
   if (text.size() > kMaxText) {
-    result.errors.push_back({"syntax.too-large", fmt::format("the text has {} bytes; the limit is {}", text.size(), kMaxText),
-                             {file, 1, 1, 1}, "split the file"});
+    result.errors.push_back({"syntax.too-large",
+                             fmt::format("the text has {} bytes; the limit is {}", text.size(), kMaxText),
+                             {file, 1, 1, 1},
+                             "split the file"});
     return result;
   }
   std::vector<Token> tokens = tokenize(text, file, result.errors);
@@ -453,8 +468,10 @@ Result<Graph> parse_one(std::string_view text, std::string file) {
   auto graphs = parse(text, file);
   if (!graphs) return graphs.errors();
   if (graphs->size() == 1) return std::move(graphs).value().front();
-  return Diagnostic{"program.count", fmt::format("the text holds {} programs; exactly one is expected", graphs->size()),
-                    {file, 1, 1, 1}, "write attention name { ... }"};
+  return Diagnostic{"program.count",
+                    fmt::format("the text holds {} programs; exactly one is expected", graphs->size()),
+                    {file, 1, 1, 1},
+                    "write attention name { ... }"};
 }
 
 }  // namespace attnfuse

@@ -1,5 +1,5 @@
-// The .attn language: text -> Spec -> Graph and back. The grammar stands in parser.cpp, the meaning in expand.h and
-// the catalog.
+// The .attn language: text -> Spec -> Graph and back. The grammar stands in parser.cpp, the meaning in
+// expand.h and the catalog.
 #pragma once
 
 #include <string>

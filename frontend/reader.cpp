@@ -79,9 +79,7 @@ Value operate(Operator op, const std::vector<Value>& x) {
   ATTNFUSE_CHECK(false, "not an operator");
 }
 
-std::string_view wanted(char letter) {
-  return letter == 'b' ? "bool" : letter == 'i' ? "i32" : "numbers";
-}
+std::string_view wanted(char letter) { return letter == 'b' ? "bool" : letter == 'i' ? "i32" : "numbers"; }
 
 std::string type_fix(char letter, ValueType type) {
   if (letter == 'i') return "use floor(a / b), or a - b * floor(a / b)";
@@ -123,9 +121,10 @@ std::optional<Value> Reader::line(const Expression& expression, const Value& mas
   const Maybe value = read(expression);
   if (!value) return {};
   if (x_ && !used_x_)
-    return fail("expression.unused-x", expression,
-                fmt::format("{} does not use x: the {} so far would be lost", quoted(expression), name(stage_)),
-                "x is the value so far; start from it, as in x * 0.5");
+    return fail(
+        "expression.unused-x", expression,
+        fmt::format("{} does not use x: the {} so far would be lost", quoted(expression), name(stage_)),
+        "x is the value so far; start from it, as in x * 0.5");
   const bool is_mask = stage_ == Stage::mask;
   if (is_mask != (value->type() == ValueType::boolean))
     return fail("expression.type", expression,
@@ -139,7 +138,8 @@ std::optional<Value> Reader::read(const Expression& expression) {
   emitter_.where = expression.where;
   switch (expression.kind) {
     case ExpressionKind::number:
-      return checked(expression, Value::constant(expression.value, expression.is_integer ? ValueType::i32 : ValueType::f32));
+      return checked(expression, Value::constant(expression.value,
+                                                 expression.is_integer ? ValueType::i32 : ValueType::f32));
     case ExpressionKind::name:
       return read_name(expression);
     case ExpressionKind::operation:
@@ -160,9 +160,10 @@ std::optional<Value> Reader::checked(const Expression& expression, const Value& 
   const double x = value.constant();
   const bool ok = value.type() == ValueType::i32 ? x >= INT32_MIN && x <= INT32_MAX : std::fabs(x) <= FLT_MAX;
   if (ok) return value;
-  return fail("expression.constant", expression,
-              fmt::format("{} is {}, which does not fit {}", quoted(expression), x, name(value.type())),
-              value.type() == ValueType::i32 ? "write one of the numbers with a point, to compute in f32" : "");
+  return fail(
+      "expression.constant", expression,
+      fmt::format("{} is {}, which does not fit {}", quoted(expression), x, name(value.type())),
+      value.type() == ValueType::i32 ? "write one of the numbers with a point, to compute in f32" : "");
 }
 
 std::optional<Value> Reader::read_name(const Expression& expression) {
@@ -170,11 +171,13 @@ std::optional<Value> Reader::read_name(const Expression& expression) {
   if (word == "x") {
     used_x_ = true;
     if (x_) return x_;
-    return fail("expression.no-x", expression, fmt::format("x has no meaning in this {} expression", name(stage_)),
+    return fail("expression.no-x", expression,
+                fmt::format("x has no meaning in this {} expression", name(stage_)),
                 stage_ == Stage::mask ? "a mask may depend on b, h, i, j, sizes and captured tensors" : "");
   }
   if (word == "true" || word == "false") return Value::constant(word == "true", ValueType::boolean);
-  if (const auto axis = index_axis(word)) return Value(emitter_, emitter_.graph.add(Index{*axis}, {}, emitter_.where));
+  if (const auto axis = index_axis(word))
+    return Value(emitter_, emitter_.graph.add(Index{*axis}, {}, emitter_.where));
   for (Size size : kAllSizes) {
     if (word != name(size)) continue;
     if (const auto fixed = emitter_.graph.info().size(size)) return Value(*fixed);
@@ -195,7 +198,8 @@ std::optional<Value> Reader::read_name(const Expression& expression) {
 
 std::optional<Value> Reader::unknown(const Expression& expression) {
   if (const Block* block = find_block(expression.text))
-    return fail("block.position", expression, fmt::format("'{}' is a block and no part of an expression", block->name),
+    return fail("block.position", expression,
+                fmt::format("'{}' is a block and no part of an expression", block->name),
                 "give it a line of its own");
   std::vector<std::string_view> known;
   for (const Block* block : catalog())
@@ -204,14 +208,16 @@ std::optional<Value> Reader::unknown(const Expression& expression) {
   if (expression.is(ExpressionKind::call)) {
     for (const Function& function : functions()) known.push_back(function.name);
     otherwise = fmt::format("blocks of a {} line and functions are {}", name(stage_), fmt::join(known, ", "));
-    return fail("block.unknown", expression, fmt::format("'{}' is neither a block nor a function", expression.text),
+    return fail("block.unknown", expression,
+                fmt::format("'{}' is neither a block nor a function", expression.text),
                 suggest(expression.text, known, otherwise));
   }
   for (Size size : kAllSizes) known.push_back(name(size));
   for (const TensorInfo& tensor : emitter_.graph.tensors())
     if (tensor.role == TensorRole::captured) known.push_back(tensor.name);
-  return fail("expression.unknown-name", expression, fmt::format("'{}' means nothing here", expression.text),
-              suggest(expression.text, known, fmt::format("declare it: param {} : f32[heads]", expression.text)));
+  return fail(
+      "expression.unknown-name", expression, fmt::format("'{}' means nothing here", expression.text),
+      suggest(expression.text, known, fmt::format("declare it: param {} : f32[heads]", expression.text)));
 }
 
 std::optional<Value> Reader::read_operation(const Expression& expression) {
@@ -227,7 +233,8 @@ std::optional<Value> Reader::read_operation(const Expression& expression) {
     const bool fits = letter == 'i' ? value->type() == ValueType::i32 : takes(letter, value->type());
     if (fits) continue;
     fail("expression.type", expression,
-         fmt::format("{} is {}; '{}' takes {}", quoted(operand), name(value->type()), spelling, wanted(letter)),
+         fmt::format("{} is {}; '{}' takes {}", quoted(operand), name(value->type()), spelling,
+                     wanted(letter)),
          type_fix(letter, value->type()));
     ok = false;
   }
@@ -254,7 +261,8 @@ std::optional<Value> Reader::read_call(const Expression& expression) {
   for (std::size_t k = 0; k < expression.operands.size(); ++k) {
     const Expression& operand = expression.operands[k];
     if (!expression.argument_names[k].empty()) {
-      fail("expression.arity", operand, fmt::format("{} is a function; its arguments have no names", function->name),
+      fail("expression.arity", operand,
+           fmt::format("{} is a function; its arguments have no names", function->name),
            fmt::format("remove '{} ='", expression.argument_names[k]));
       ok = false;
     }
@@ -265,7 +273,8 @@ std::optional<Value> Reader::read_call(const Expression& expression) {
     const char letter = function->operands[k];
     if (takes(letter, value->type())) continue;
     fail("expression.type", operand,
-         fmt::format("{} is {}; {} takes {}", quoted(operand), name(value->type()), function->name, wanted(letter)),
+         fmt::format("{} is {}; {} takes {}", quoted(operand), name(value->type()), function->name,
+                     wanted(letter)),
          type_fix(letter, value->type()));
     ok = false;
   }
@@ -281,8 +290,9 @@ std::optional<Value> Reader::read_gather(const Expression& expression) {
     std::vector<std::string_view> known;
     for (const TensorInfo& info : emitter_.graph.tensors())
       if (info.role == TensorRole::captured) known.push_back(info.name);
-    return fail("expression.unknown-name", expression, fmt::format("there is no tensor '{}'", expression.text),
-                suggest(expression.text, known, fmt::format("declare it: param {} : f32[heads]", expression.text)));
+    return fail(
+        "expression.unknown-name", expression, fmt::format("there is no tensor '{}'", expression.text),
+        suggest(expression.text, known, fmt::format("declare it: param {} : f32[heads]", expression.text)));
   }
   std::vector<NodeId> indices;
   for (const Expression& operand : expression.operands) {

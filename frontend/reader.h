@@ -1,5 +1,5 @@
-// Reader: gives expressions and block calls their values. Used by expand() alone; mistakes are appended to `errors`,
-// and the value is then missing.
+// Reader: gives expressions and block calls their values. Used by expand() alone; mistakes are appended to
+// `errors`, and the value is then missing.
 #pragma once
 
 #include <optional>

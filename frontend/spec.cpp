@@ -34,8 +34,9 @@ Expression counted(Expression expression) {
   const bool too_deep = expression.depth > kMaxExpressionDepth;
   if (!too_deep && expression.nodes <= kMaxExpressionNodes) return expression;
   Expression invalid;
-  invalid.text = too_deep ? fmt::format("is nested {} deep; the limit is {}", expression.depth, kMaxExpressionDepth)
-                          : fmt::format("has {} parts; the limit is {}", expression.nodes, kMaxExpressionNodes);
+  invalid.text =
+      too_deep ? fmt::format("is nested {} deep; the limit is {}", expression.depth, kMaxExpressionDepth)
+               : fmt::format("has {} parts; the limit is {}", expression.nodes, kMaxExpressionNodes);
   invalid.where = expression.where;
   return invalid;
 }
@@ -51,20 +52,23 @@ std::string bracketed(const Expression& operand, bool needed) {
 std::string print_operation(const Expression& expression) {
   const OperatorInfo& op = info(expression.op);
   const Expression& first = expression.operands[0];
-  if (op.arity == 1) return fmt::format("{}{}", op.spelling, bracketed(first, precedence(first) < op.precedence));
+  if (op.arity == 1)
+    return fmt::format("{}{}", op.spelling, bracketed(first, precedence(first) < op.precedence));
   const Expression& second = expression.operands[1];
   // Operators group to the left; comparisons do not group.
   const bool groups = op.precedence != Precedence::relational;
-  return fmt::format("{} {} {}",
-                     bracketed(first, groups ? precedence(first) < op.precedence : precedence(first) <= op.precedence),
-                     op.spelling, bracketed(second, precedence(second) <= op.precedence));
+  return fmt::format(
+      "{} {} {}",
+      bracketed(first, groups ? precedence(first) < op.precedence : precedence(first) <= op.precedence),
+      op.spelling, bracketed(second, precedence(second) <= op.precedence));
 }
 
 std::string print_arguments(const Expression& call) {
   std::string text;
   for (std::size_t k = 0; k < call.operands.size(); ++k) {
     if (k > 0) text += ", ";
-    if (k < call.argument_names.size() && !call.argument_names[k].empty()) text += call.argument_names[k] + " = ";
+    if (k < call.argument_names.size() && !call.argument_names[k].empty())
+      text += call.argument_names[k] + " = ";
     text += print(call.operands[k]);
   }
   return text;
@@ -87,7 +91,8 @@ std::string print_param(const Param& param) {
                         extent.value);
   }
   if (!shape.empty()) shape = "[" + shape + "]";
-  return fmt::format("  param {} : {}{}{}\n", param.name, name(param.dtype), shape, param.grad ? " grad" : "");
+  return fmt::format("  param {} : {}{}{}\n", param.name, name(param.dtype), shape,
+                     param.grad ? " grad" : "");
 }
 
 }  // namespace
@@ -142,8 +147,8 @@ Expression make_operation(Operator op, std::vector<Expression> operands, Where w
   return counted(std::move(operation));
 }
 
-Expression make_call(std::string text, std::vector<Expression> operands, std::vector<std::string> argument_names,
-                     Where where) {
+Expression make_call(std::string text, std::vector<Expression> operands,
+                     std::vector<std::string> argument_names, Where where) {
   argument_names.resize(operands.size());
   Expression call;
   call.kind = ExpressionKind::call;
@@ -183,12 +188,13 @@ std::string print(const Expression& expression) {
 
 std::string print(const Spec& spec) {
   const ProgramInfo& info = spec.info;
-  std::string text = fmt::format("attention {} {{\n  heads {}  kv_heads {}  head_dim {}", info.name, info.heads,
-                                 info.kv_heads, info.head_dim);
+  std::string text = fmt::format("attention {} {{\n  heads {}  kv_heads {}  head_dim {}", info.name,
+                                 info.heads, info.kv_heads, info.head_dim);
   if (info.v_head_dim != info.head_dim) text += fmt::format("  v_head_dim {}", info.v_head_dim);
   text += fmt::format("  dtype {}\n", name(info.dtype));
   for (const Param& param : spec.params) text += print_param(param);
-  for (const Line& line : spec.lines) text += fmt::format("  {:<9} {}\n", name(line.stage), print(line.expression));
+  for (const Line& line : spec.lines)
+    text += fmt::format("  {:<9} {}\n", name(line.stage), print(line.expression));
   return text + "}\n";
 }
 

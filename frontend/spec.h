@@ -1,5 +1,6 @@
-// Spec: one attention program as it was written, before it becomes a graph. The parser and the C++ builder make
-// specs, print() writes them back, expand() gives them meaning. Values: equality ignores where things stand.
+// Spec: one attention program as it was written, before it becomes a graph. The parser and the C++ builder
+// make specs, print() writes them back, expand() gives them meaning. Values: equality ignores where things
+// stand.
 #pragma once
 
 #include <array>
@@ -17,10 +18,22 @@ namespace attnfuse {
 // ---- expressions -----------------------------------------------------------------------------------
 
 enum class Operator : std::uint8_t {
-  logical_or, logical_and,
-  lt, le, gt, ge, eq, ne,
-  add, sub, mul, div, floor_div, mod,
-  neg, logical_not,
+  logical_or,
+  logical_and,
+  lt,
+  le,
+  gt,
+  ge,
+  eq,
+  ne,
+  add,
+  sub,
+  mul,
+  div,
+  floor_div,
+  mod,
+  neg,
+  logical_not,
 };
 
 struct OperatorInfo {
@@ -58,8 +71,8 @@ inline constexpr int kMaxExpressionNodes = 2048;
 Expression make_number(double value, bool is_integer, Where where = {});  // negative: the operation -(number)
 Expression make_name(std::string text, Where where = {});
 Expression make_operation(Operator op, std::vector<Expression> operands, Where where = {});
-Expression make_call(std::string text, std::vector<Expression> operands, std::vector<std::string> argument_names,
-                     Where where = {});
+Expression make_call(std::string text, std::vector<Expression> operands,
+                     std::vector<std::string> argument_names, Where where = {});
 Expression make_gather(std::string tensor, std::vector<Expression> indices, Where where = {});
 
 // ---- programs --------------------------------------------------------------------------------------

@@ -20,7 +20,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
         cost[x][y] = x + y;
         continue;
       }
-      cost[x][y] = std::min({cost[x - 1][y] + 1, cost[x][y - 1] + 1, cost[x - 1][y - 1] + (a[x - 1] != b[y - 1])});
+      cost[x][y] =
+          std::min({cost[x - 1][y] + 1, cost[x][y - 1] + 1, cost[x - 1][y - 1] + (a[x - 1] != b[y - 1])});
       if (x > 1 && y > 1 && a[x - 1] == b[y - 2] && a[x - 2] == b[y - 1])
         cost[x][y] = std::min(cost[x][y], cost[x - 2][y - 2] + 1);
     }

@@ -8,6 +8,7 @@
 namespace attnfuse {
 
 // "did you mean 'rope'?", or `otherwise` when nothing is close.
-std::string suggest(std::string_view word, std::span<const std::string_view> known, std::string otherwise = {});
+std::string suggest(std::string_view word, std::span<const std::string_view> known,
+                    std::string otherwise = {});
 
 }  // namespace attnfuse

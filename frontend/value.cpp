@@ -57,7 +57,9 @@ Value operator+(const Value& a, const Value& b) { return arithmetic(ScalarOp::ad
 Value operator-(const Value& a, const Value& b) { return arithmetic(ScalarOp::sub, ScalarOp::isub, a, b); }
 Value operator*(const Value& a, const Value& b) { return arithmetic(ScalarOp::mul, ScalarOp::imul, a, b); }
 Value operator/(const Value& a, const Value& b) { return apply(ScalarOp::div, {to_f32(a), to_f32(b)}); }
-Value operator-(const Value& a) { return apply(a.type() == ValueType::i32 ? ScalarOp::ineg : ScalarOp::neg, {a}); }
+Value operator-(const Value& a) {
+  return apply(a.type() == ValueType::i32 ? ScalarOp::ineg : ScalarOp::neg, {a});
+}
 Value floor_div(const Value& a, const Value& b) { return apply(ScalarOp::idiv, {a, b}); }
 Value mod(const Value& a, const Value& b) { return apply(ScalarOp::imod, {a, b}); }
 Value operator<(const Value& a, const Value& b) { return arithmetic(ScalarOp::lt, ScalarOp::ilt, a, b); }

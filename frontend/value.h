@@ -1,5 +1,5 @@
-// Value: what blocks compute with. Arithmetic on values appends nodes to a graph, promotes i32 to f32 where the two
-// meet, and folds constants in double precision, so that a block's code reads like its formula.
+// Value: what blocks compute with. Arithmetic on values appends nodes to a graph, promotes i32 to f32 where
+// the two meet, and folds constants in double precision, so that a block's code reads like its formula.
 #pragma once
 
 #include <initializer_list>
@@ -16,9 +16,10 @@ struct Emitter {
 
 class Value {
  public:
-  Value(double constant) : constant_(constant) {}                                         // NOLINT(google-explicit-constructor)
-  Value(int constant) : type_(ValueType::i32), constant_(constant) {}                     // NOLINT(google-explicit-constructor)
-  Value(Emitter& emitter, NodeId node) : type_(emitter.graph.node(node).type), emitter_(&emitter), node_(node) {}
+  Value(double constant) : constant_(constant) {}                      // NOLINT(google-explicit-constructor)
+  Value(int constant) : type_(ValueType::i32), constant_(constant) {}  // NOLINT(google-explicit-constructor)
+  Value(Emitter& emitter, NodeId node)
+      : type_(emitter.graph.node(node).type), emitter_(&emitter), node_(node) {}
   static Value constant(double value, ValueType type);
 
   ValueType type() const { return type_; }

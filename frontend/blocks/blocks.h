@@ -13,9 +13,9 @@ extern const Block kCausal;
 extern const Block kWindow;
 extern const Block kSoftmax;
 
-// causal.cpp: how queries and keys line up when their numbers differ; shared by the masks.
-extern const std::span<const Choice> kAlignments;
-// The position of query i among the keys, by the argument `align`.
+// How queries and keys line up when their numbers differ: the masks' parameter `align`.
+inline constexpr Choice kAlignments[] = {{"bottom_right"}, {"top_left"}};
+// causal.cpp: the position of query i among the keys, by that argument.
 Value aligned_query(const BlockInput& input);
 
 }  // namespace attnfuse

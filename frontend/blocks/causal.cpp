@@ -7,17 +7,20 @@ namespace attnfuse {
 namespace {
 
 constexpr Stage kStages[] = {Stage::mask};
-constexpr Choice kAlignmentList[] = {{"bottom_right"}, {"top_left"}};
 constexpr Parameter kParameters[] = {
-    {.name = "align", .kind = ParameterKind::choice, .presence = Presence::defaulted,
-     .about = "which query stands at which key: last at last, or first at first", .choices = kAlignmentList},
+    {.name = "align",
+     .kind = ParameterKind::choice,
+     .presence = Presence::defaulted,
+     .about = "which query stands at which key: last at last, or first at first",
+     .choices = kAlignments},
 };
 
-Value expand(const BlockInput& input) { return input.index(Axis::j) <= aligned_query(input); }
+Value expand(const BlockInput& input) {
+  const Value position = aligned_query(input);
+  return input.index(Axis::j) <= position;
+}
 
 }  // namespace
-
-constinit const std::span<const Choice> kAlignments = kAlignmentList;
 
 Value aligned_query(const BlockInput& input) {
   return input.arguments.choice("align") == 0 ? input.query_position() : input.index(Axis::i);

@@ -1,5 +1,6 @@
-// scale(c): x * c. Usually 1 / sqrt(head_dim), so that scores of random vectors have unit variance (Vaswani et al.,
-// "Attention Is All You Need", 2017); Gemma-2 divides by sqrt(query_pre_attn_scalar), T5 does not scale.
+// scale(c): x * c. Usually 1 / sqrt(head_dim), so that scores of random vectors have unit variance (Vaswani
+// et al., "Attention Is All You Need", 2017); Gemma-2 divides by sqrt(query_pre_attn_scalar), T5 does not
+// scale.
 #include "frontend/arguments.h"
 #include "frontend/blocks/blocks.h"
 

@@ -1,5 +1,5 @@
-// softcap(c): c * tanh(x / c). Bounds the score smoothly to (-c, c); acts before the mask. Gemma-2 uses c = 50, Grok-1
-// c = 30 (Bello et al., "Neural Combinatorial Optimization", 2016, clip logits so).
+// softcap(c): c * tanh(x / c). Bounds the score smoothly to (-c, c); acts before the mask. Gemma-2 uses c =
+// 50, Grok-1 c = 30 (Bello et al., "Neural Combinatorial Optimization", 2016, clip logits so).
 #include "frontend/arguments.h"
 #include "frontend/blocks/blocks.h"
 
@@ -8,7 +8,11 @@ namespace {
 
 constexpr Stage kStages[] = {Stage::score};
 constexpr Parameter kParameters[] = {
-    {.name = "c", .kind = ParameterKind::number, .presence = Presence::required, .about = "the bound", .least = 0,
+    {.name = "c",
+     .kind = ParameterKind::number,
+     .presence = Presence::required,
+     .about = "the bound",
+     .least = 0,
      .above_least = true},
 };
 

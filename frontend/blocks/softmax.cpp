@@ -1,6 +1,6 @@
-// softmax(sink): exp(x) over the allowed keys, divided by its sum. With a sink, exp(sink[h]) joins the sum: one
-// learned logit for every head that takes weight and gives no value (gpt-oss; sink = 0 is softmax-plus-one, Miller,
-// "Attention Is Off By One", 2023).
+// softmax(sink): exp(x) over the allowed keys, divided by its sum. With a sink, exp(sink[h]) joins the sum:
+// one learned logit for every head that takes weight and gives no value (gpt-oss; sink = 0 is
+// softmax-plus-one, Miller, "Attention Is Off By One", 2023).
 #include "frontend/arguments.h"
 #include "frontend/blocks/blocks.h"
 
@@ -9,8 +9,11 @@ namespace {
 
 constexpr Stage kStages[] = {Stage::normalize};
 constexpr Parameter kParameters[] = {
-    {.name = "sink", .kind = ParameterKind::per_head, .presence = Presence::optional,
-     .about = "a logit for every head that joins the sum", .fallback_about = "no sink"},
+    {.name = "sink",
+     .kind = ParameterKind::per_head,
+     .presence = Presence::optional,
+     .about = "a logit for every head that joins the sum",
+     .fallback_about = "no sink"},
 };
 
 Value expand(const BlockInput& input) {
@@ -19,7 +22,8 @@ Value expand(const BlockInput& input) {
   if (!input.arguments.has("sink"))
     return {emitter, emitter.graph.add(Normalize{NormalizeKind::softmax}, {scores, mask}, emitter.where)};
   const NodeId sink = input.arguments.value("sink").node(emitter);
-  return {emitter, emitter.graph.add(Normalize{NormalizeKind::softmax_sink}, {scores, mask, sink}, emitter.where)};
+  return {emitter,
+          emitter.graph.add(Normalize{NormalizeKind::softmax_sink}, {scores, mask, sink}, emitter.where)};
 }
 
 }  // namespace

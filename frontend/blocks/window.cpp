@@ -1,6 +1,6 @@
-// window(left, right, align): keys at distances -right <= p - j < left from the query's position p. window(W) looks
-// back alone and sees W keys, the query's own included (Mistral, Gemma-2, gpt-oss); with right = R also R keys ahead
-// (Beltagy et al., "Longformer", 2020).
+// window(left, right, align): keys at distances -right <= p - j < left from the query's position p. window(W)
+// looks back alone and sees W keys, the query's own included (Mistral, Gemma-2, gpt-oss); with right = R also
+// R keys ahead (Beltagy et al., "Longformer", 2020).
 #include "frontend/arguments.h"
 #include "frontend/blocks/blocks.h"
 
@@ -9,19 +9,33 @@ namespace {
 
 constexpr double kMostKeys = 1 << 30;
 constexpr Stage kStages[] = {Stage::mask};
-constexpr Choice kAlignmentList[] = {{"bottom_right"}, {"top_left"}};
 constexpr Parameter kParameters[] = {
-    {.name = "left", .kind = ParameterKind::integer, .presence = Presence::required,
-     .about = "keys seen at and before the query", .least = 1, .most = kMostKeys},
-    {.name = "right", .kind = ParameterKind::integer, .presence = Presence::defaulted, .about = "keys seen after the query",
-     .fallback = 0, .least = 0, .most = kMostKeys},
-    {.name = "align", .kind = ParameterKind::choice, .presence = Presence::defaulted,
-     .about = "which query stands at which key: last at last, or first at first", .choices = kAlignmentList},
+    {.name = "left",
+     .kind = ParameterKind::integer,
+     .presence = Presence::required,
+     .about = "keys seen at and before the query",
+     .least = 1,
+     .most = kMostKeys},
+    {.name = "right",
+     .kind = ParameterKind::integer,
+     .presence = Presence::defaulted,
+     .about = "keys seen after the query",
+     .fallback = 0,
+     .least = 0,
+     .most = kMostKeys},
+    {.name = "align",
+     .kind = ParameterKind::choice,
+     .presence = Presence::defaulted,
+     .about = "which query stands at which key: last at last, or first at first",
+     .choices = kAlignments},
 };
 
 Value expand(const BlockInput& input) {
-  const Value distance = aligned_query(input) - input.index(Axis::j);
-  return logical_and(-input.arguments.integer("right") <= distance, distance < input.arguments.value("left"));
+  const Value position = aligned_query(input);
+  const Value distance = position - input.index(Axis::j);
+  const Value behind = distance < input.arguments.value("left");
+  const Value ahead = distance >= -input.arguments.integer("right");
+  return logical_and(ahead, behind);
 }
 
 }  // namespace
