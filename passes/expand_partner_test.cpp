@@ -97,7 +97,7 @@ TEST_CASE("Pairing already paired elements in another way is reported") {
         "spec.attn:4:9: error[pass.partner-nesting]: interleaved pairs of 64 elements of half pairs of 32 "
         "elements "
         "would read elements that no thread loads together\n"
-        "fix: use the same pairs and count in every rope of a stage\n");
+        "  fix: use the same pairs and count in every rope of a stage");
 }
 
 }  // namespace attnfuse

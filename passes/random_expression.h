@@ -21,7 +21,7 @@ class RandomExpression {
 
   NodeId i32(int depth) {
     using Op = ScalarOp;
-    if (depth == 0 || chance(15))
+    if (depth <= 0 || chance(15))
       return chance(30) ? graph_->constant(below(13) - 4, ValueType::i32) : pick(i32_leaves);
     switch (below(10)) {
       case 0:
@@ -70,7 +70,7 @@ class RandomExpression {
 
   NodeId f32(int depth) {
     using Op = ScalarOp;
-    if (depth == 0 || chance(15))
+    if (depth <= 0 || chance(15))
       return chance(30) ? graph_->constant(below(17) / 4.0 - 2) : pick(f32_leaves);
     switch (below(11)) {
       case 0:
