@@ -76,9 +76,18 @@ Infix infix(const ScalarOpInfo& op) {
   return {op.precedence == Precedence::primary ? std::string_view{} : op.spelling, op.precedence};
 }
 
+// The language has one function for several types.
+std::string_view function_name(const ScalarOpInfo& op) {
+  if (op.op == ScalarOp::imin) return info(ScalarOp::min).name;
+  if (op.op == ScalarOp::imax) return info(ScalarOp::max).name;
+  if (op.op == ScalarOp::iselect) return info(ScalarOp::select).name;
+  if (op.op == ScalarOp::bool_to_f32) return info(ScalarOp::to_f32).name;
+  return op.name;
+}
+
 Text applied(const ScalarOpInfo& op, const std::vector<Text>& operands) {
   const Infix form = infix(op);
-  if (form.spelling.empty()) return {fmt::format("{}({})", op.name, joined(operands, ", "))};
+  if (form.spelling.empty()) return {fmt::format("{}({})", function_name(op), joined(operands, ", "))};
   return {substituted(form.spelling, infix_operands(operands, form.precedence)), form.precedence};
 }
 
@@ -106,7 +115,10 @@ Text attn_text(const Graph& graph, NodeId id, const std::vector<Text>& operands)
 
 std::string word(std::string_view text) {
   std::string result;
-  for (char c : text) result += c == '_' ? std::string("\\_") : std::string(1, c);
+  for (char c : text) {
+    if (c == '_' || c == ' ') result += '\\';
+    result += c;
+  }
   return "\\mathrm{" + result + "}";
 }
 

@@ -103,7 +103,8 @@ TEST_CASE("expressions print with the parentheses they need and no others") {
   CHECK(text(op(select, {op(gt, {x, y}), x, op(to_f32, {op(isub, {j, i})})})) ==
         "select(x > y, x, to_f32(j - i))");
   CHECK(text(graph.add(Gather{slope}, {op(iadd, {graph.index(Axis::g), four})})) == "slope[h + 4]");
-  CHECK(text(op(imin, {i, four})) == "imin(i, 4)");
+  CHECK(text(op(imin, {i, four})) == "min(i, 4)");
+  CHECK(text(op(bool_to_f32, {op(ilt, {i, j})})) == "to_f32(i < j)");
 }
 
 // Reads what expression_text writes, knowing only the usual precedences, and computes as it goes.
