@@ -107,7 +107,6 @@ struct Instruction {
   std::string_view f16, bf16;  // $a, $b, $c
 };
 constexpr Instruction kInstructions[] = {
-    {"mfma", 16, 16, "__builtin_amdgcn_mfma_f32_16x16x16f16($a, $b, $c, 0, 0, 0)", "__builtin_amdgcn_mfma_f32_16x16x16bf16_1k($a, $b, $c, 0, 0, 0)"},
     {"mfma", 32, 8, "__builtin_amdgcn_mfma_f32_32x32x8f16($a, $b, $c, 0, 0, 0)", "__builtin_amdgcn_mfma_f32_32x32x8bf16_1k($a, $b, $c, 0, 0, 0)"},
     {"wmma", 16, 16, "__builtin_amdgcn_wmma_f32_16x16x16_f16_w32($a, $b, $c)", "__builtin_amdgcn_wmma_f32_16x16x16_bf16_w32($a, $b, $c)"},
     {"wmma_gfx12", 16, 16, "__builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12($a, $b, $c)", "__builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12($a, $b, $c)"},
@@ -121,8 +120,8 @@ std::string call(std::string_view pattern) {
       continue;
     }
     switch (pattern[++at]) {
-      case 'a': text += "__builtin_bit_cast(af_operand_vector, a)"; break;
-      case 'b': text += "__builtin_bit_cast(af_operand_vector, b)"; break;
+      case 'a': text += "x.step[k]"; break;
+      case 'b': text += "y.step[k]"; break;
       default: text += "v"; break;
     }
   }
@@ -135,22 +134,25 @@ std::string matrix_prelude(const MatrixUnit& unit) {
   if (unit.is_fma()) return "";
   const Instruction* found = nullptr;
   for (const Instruction& row : kInstructions)
-    if (row.leaf == unit.leaf && row.m == unit.m && row.k == unit.k) found = &row;
+    if (row.leaf == unit.leaf && row.m == unit.m) found = &row;
   ATTNFUSE_CHECK(found != nullptr, fmt::format("no instruction for {} {}x{}", unit.leaf, unit.m, unit.k));
+  const int steps = unit.k / found->k;  // instructions in a row
   const int operands = unit.a.register_count(), results = unit.accumulator.register_count();
   std::string text = fmt::format("// Operands: {} packed pairs. Results: {} registers.\nstruct af_operand {{ af_u32 x[{}]; }};\ntypedef float af_result_vector __attribute__((ext_vector_type({})));\n", operands / 2, results, operands / 2, results);
   for (const auto& [name, element, pattern] : {std::tuple{"f16", "_Float16", found->f16}, std::tuple{"bf16", "short", found->bf16}})
     text += fmt::format(
         "AF_FN void af_mma_{0}(float* c, const af_operand& a, const af_operand& b) {{\n"
-        "  typedef {1} af_operand_vector __attribute__((ext_vector_type({2})));\n"
+        "  struct af_steps {{ {1} __attribute__((ext_vector_type({2}))) step[{5}]; }};\n"
+        "  const af_steps x = __builtin_bit_cast(af_steps, a), y = __builtin_bit_cast(af_steps, b);\n"
         "  af_result_vector v;\n"
         "#pragma unroll\n"
         "  for (int e = 0; e < {3}; ++e) v[e] = c[e];\n"
-        "  v = {4};\n"
+        "#pragma unroll\n"
+        "  for (int k = 0; k < {5}; ++k) v = {4};\n"
         "#pragma unroll\n"
         "  for (int e = 0; e < {3}; ++e) c[e] = v[e];\n"
         "}}\n",
-        name, element, operands, results, call(pattern));
+        name, element, operands / steps, results, call(pattern), steps);
   // Consecutive elements of a row: 8 bytes at least, 16 at a time where they are that many.
   text += "AF_FN af_operand af_load_operand(const unsigned short* from) {\n  af_operand a;\n";
   if (operands == 4)

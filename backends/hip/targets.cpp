@@ -21,10 +21,15 @@ MatrixUnit matrix(const char* leaf, int mn, int k, FragmentLayout operand, Fragm
   return unit;
 }
 
-// v_mfma_f32_16x16x16: lane l holds row l%16, k = 4*(l/16)+0..3; accumulator register r is row 4*(l/16)+r, column l%16.
-MatrixUnit mfma_16() {
-  return matrix("mfma", 16, 16, {{{4, kCol, 1}}, {{16, kRow, 1}, {4, kCol, 4}}, {}},
-                {{{4, kRow, 1}}, {{16, kCol, 1}, {4, kRow, 4}}, {}});
+// Two v_mfma_f32_32x32x8, so that each half of the wave holds eight consecutive k. Lane l of the instruction holds row
+// l%32, k = 4*(l/32)+0..3; accumulator register 4*s+e of half h is row 8*s+4*h+e. Rows of the m side are fed permuted,
+// that row from tile row 16*(s/2)+8*h+4*(s%2)+e: packed, eight accumulator registers are eight consecutive k of the next
+// product's operand. The layouts below name tile rows.
+MatrixUnit mfma() {
+  MatrixUnit unit = matrix("mfma", 32, 16, {{{8, kCol, 1}}, {{32, kRow, 1}, {2, kCol, 8}}, {}},
+                           {{{8, kRow, 1}, {2, kRow, 16}}, {{32, kCol, 1}, {2, kRow, 8}}, {}});
+  unit.a.lanes = {{4, kRow, 1}, {2, kRow, 8}, {2, kRow, 4}, {2, kRow, 16}, {2, kCol, 8}};
+  return unit;
 }
 
 // v_wmma_f32_16x16x16 of RDNA 3: a lane holds a whole row, lanes 16-31 repeat lanes 0-15; accumulator register r is row
@@ -50,17 +55,17 @@ MatrixUnit fma() {
   return unit;
 }
 
-Target target(const char* arch, const char* title, int warp_size, std::vector<MatrixUnit> units) {
+Target target(const std::string& backend, const char* arch, const char* title, int warp_size, std::vector<MatrixUnit> units) {
   Target t;
-  t.name = std::string("hip:") + arch;
-  t.backend = "hip";
+  t.name = backend + ":" + arch;
+  t.backend = backend;
   t.arch = arch;
   t.title = title;
   t.warp_size = warp_size;
   t.max_threads = 1024;
   t.shared_bytes = 64 * 1024;
   t.registers_per_thread = 256;
-  t.max_grid_x = 1 << 22;  // the driver counts threads in 32 bits
+  t.max_grid_x = 1 << 21;  // the driver counts threads in 32 bits
   t.copy = CopyKind::staged;
   t.units = std::move(units);
   t.units.push_back(fma());
@@ -68,26 +73,26 @@ Target target(const char* arch, const char* title, int warp_size, std::vector<Ma
 }
 
 // Rows per wave and keys per step: notes of the performance model in the README; 8 waves share each K/V tile.
-Target cdna(const char* arch, const char* title) {
-  Target t = target(arch, title, 64, {mfma_16()});
+Target cdna(const std::string& backend, const char* arch, const char* title) {
+  Target t = target(backend, arch, title, 64, {mfma()});
   t.schedules = {{kHalf, 8, 64, 128, 64, 4}, {kHalf, 72, 128, 128, 32, 4}, {kHalf, 136, 256, 64, 32, 4}};
   return t;
 }
-Target rdna(const char* arch, const char* title, MatrixUnit unit) {
-  Target t = target(arch, title, 32, {std::move(unit)});
+Target rdna(const std::string& backend, const char* arch, const char* title, MatrixUnit unit) {
+  Target t = target(backend, arch, title, 32, {std::move(unit)});
   t.schedules = {{kHalf, 8, 128, 128, 32, 8}, {kHalf, 136, 256, 64, 16, 4}};
   return t;
 }
 
 }  // namespace
 
-std::vector<Target> targets() {
+std::vector<Target> targets(const std::string& backend) {
   return {
-      cdna("gfx90a", "AMD Instinct MI210, MI250X"),
-      cdna("gfx942", "AMD Instinct MI300X, MI325X"),
-      target("gfx1030", "AMD Radeon RX 6800, 6900", 32, {}),
-      rdna("gfx1100", "AMD Radeon RX 7900", wmma_rdna3()),
-      rdna("gfx1201", "AMD Radeon RX 9070", wmma_rdna4()),
+      cdna(backend, "gfx90a", "AMD Instinct MI210, MI250X"),
+      cdna(backend, "gfx942", "AMD Instinct MI300X, MI325X"),
+      target(backend, "gfx1030", "AMD Radeon RX 6800, 6900", 32, {}),
+      rdna(backend, "gfx1100", "AMD Radeon RX 7900", wmma_rdna3()),
+      rdna(backend, "gfx1201", "AMD Radeon RX 9070", wmma_rdna4()),
   };
 }
 
