@@ -11,6 +11,7 @@ std::span<const Backend* const> backends() {
   static const Backend* const list[] = {
       &cuda::backend(),
       &hip::backend(),
+      &hip::emulated_backend(),
   };
   return list;
 }

@@ -137,7 +137,7 @@ class HipDriver : public GpuDriver {
   int launch(void* function, const Launch& launch, void* params, std::size_t param_bytes) override {
     void* extra[] = {kParamBuffer, params, kParamBufferSize, &param_bytes, kParamEnd};
     return api_.launch(function, launch.grid[0], launch.grid[1], launch.grid[2], unsigned(launch.threads), 1,
-                       1, unsigned(launch.shared_bytes), nullptr, nullptr, extra);
+                       1, 0 /* kernels declare their shared memory */, nullptr, nullptr, extra);
   }
   int synchronize() override { return api_.synchronize(); }
   int create_event(void*& event) override { return api_.create_event(&event); }

@@ -5,4 +5,6 @@
 
 namespace attnfuse::hip {
 const Backend& backend();
-}
+// "hip-cpu": the same text, compiled for this machine and run by the emulator.
+const Backend& emulated_backend();
+}  // namespace attnfuse::hip

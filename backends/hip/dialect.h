@@ -1,4 +1,5 @@
-// HIP C++ as a dialect of the tile writer: copies staged through registers, MFMA and WMMA on transposed products.
+// HIP C++ as a dialect of the tile writer: copies staged through registers, MFMA and WMMA on transposed
+// products.
 #pragma once
 
 #include "backends/common/c_dialect.h"
@@ -9,7 +10,9 @@ class HipDialect : public CDialect {
  public:
   void begin(TileWriter& writer) const override;
   void end(TileWriter& writer) const override;
-  std::string barrier(Scope scope) const override { return scope == Scope::warp ? "af_barrier_wave();" : "af_barrier_workgroup();"; }
+  std::string barrier(Scope scope) const override {
+    return scope == Scope::warp ? "af_barrier_wave();" : "af_barrier_workgroup();";
+  }
   std::string exchange(const std::string& value, int distance) const override;
   std::string raise(const std::string& flag) const override { return "*" + flag + " = 1;"; }
   void put(TileWriter& writer, const Put& put) const override;

@@ -107,9 +107,12 @@ struct Instruction {
   std::string_view f16, bf16;  // $a, $b, $c
 };
 constexpr Instruction kInstructions[] = {
-    {"mfma", 32, 8, "__builtin_amdgcn_mfma_f32_32x32x8f16($a, $b, $c, 0, 0, 0)", "__builtin_amdgcn_mfma_f32_32x32x8bf16_1k($a, $b, $c, 0, 0, 0)"},
-    {"wmma", 16, 16, "__builtin_amdgcn_wmma_f32_16x16x16_f16_w32($a, $b, $c)", "__builtin_amdgcn_wmma_f32_16x16x16_bf16_w32($a, $b, $c)"},
-    {"wmma_gfx12", 16, 16, "__builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12($a, $b, $c)", "__builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12($a, $b, $c)"},
+    {"mfma", 32, 8, "__builtin_amdgcn_mfma_f32_32x32x8f16($a, $b, $c, 0, 0, 0)",
+     "__builtin_amdgcn_mfma_f32_32x32x8bf16_1k($a, $b, $c, 0, 0, 0)"},
+    {"wmma", 16, 16, "__builtin_amdgcn_wmma_f32_16x16x16_f16_w32($a, $b, $c)",
+     "__builtin_amdgcn_wmma_f32_16x16x16_bf16_w32($a, $b, $c)"},
+    {"wmma_gfx12", 16, 16, "__builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12($a, $b, $c)",
+     "__builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12($a, $b, $c)"},
 };
 
 std::string call(std::string_view pattern) {
@@ -120,9 +123,15 @@ std::string call(std::string_view pattern) {
       continue;
     }
     switch (pattern[++at]) {
-      case 'a': text += "x.step[k]"; break;
-      case 'b': text += "y.step[k]"; break;
-      default: text += "v"; break;
+      case 'a':
+        text += "x.step[k]";
+        break;
+      case 'b':
+        text += "y.step[k]";
+        break;
+      default:
+        text += "v";
+        break;
     }
   }
   return text;
@@ -138,11 +147,16 @@ std::string matrix_prelude(const MatrixUnit& unit) {
   ATTNFUSE_CHECK(found != nullptr, fmt::format("no instruction for {} {}x{}", unit.leaf, unit.m, unit.k));
   const int steps = unit.k / found->k;  // instructions in a row
   const int operands = unit.a.register_count(), results = unit.accumulator.register_count();
-  std::string text = fmt::format("// Operands: {} packed pairs. Results: {} registers.\nstruct af_operand {{ af_u32 x[{}]; }};\ntypedef float af_result_vector __attribute__((ext_vector_type({})));\n", operands / 2, results, operands / 2, results);
-  for (const auto& [name, element, pattern] : {std::tuple{"f16", "_Float16", found->f16}, std::tuple{"bf16", "short", found->bf16}})
+  std::string text = fmt::format(
+      "// Operands: {} packed pairs. Results: {} registers.\nstruct af_operand {{ af_u32 x[{}]; }};\ntypedef "
+      "float af_result_vector __attribute__((ext_vector_type({})));\n",
+      operands / 2, results, operands / 2, results);
+  for (const auto& [name, element, pattern] :
+       {std::tuple{"f16", "_Float16", found->f16}, std::tuple{"bf16", "short", found->bf16}})
     text += fmt::format(
         "AF_FN void af_mma_{0}(float* c, const af_operand& a, const af_operand& b) {{\n"
-        "  struct af_steps {{ {1} __attribute__((ext_vector_type({2}))) step[{5}]; }};\n"
+        "  typedef {1} af_elements __attribute__((ext_vector_type({2})));\n"
+        "  struct af_steps {{ af_elements step[{5}]; }};\n"
         "  const af_steps x = __builtin_bit_cast(af_steps, a), y = __builtin_bit_cast(af_steps, b);\n"
         "  af_result_vector v;\n"
         "#pragma unroll\n"
@@ -159,16 +173,21 @@ std::string matrix_prelude(const MatrixUnit& unit) {
     text += "  const af_u32x2 v = *reinterpret_cast<const af_u32x2*>(from);\n  a.x[0] = v.x; a.x[1] = v.y;\n";
   else
     for (int part = 0; part < operands / 8; ++part)
-      text += fmt::format("  const af_u32x4 v{0} = af_load_16(from + {1});\n  a.x[{2}] = v{0}.x; a.x[{3}] = v{0}.y; a.x[{4}] = v{0}.z; a.x[{5}] = v{0}.w;\n", part, part * 8, part * 4, part * 4 + 1, part * 4 + 2, part * 4 + 3);
+      text += fmt::format(
+          "  const af_u32x4 v{0} = af_load_16(from + {1});\n  a.x[{2}] = v{0}.x; a.x[{3}] = v{0}.y; a.x[{4}] "
+          "= v{0}.z; a.x[{5}] = v{0}.w;\n",
+          part, part * 8, part * 4, part * 4 + 1, part * 4 + 2, part * 4 + 3);
   text += "  return a;\n}\n";
   if (results < operands)
     text +=
-        "// Each half of the wave holds eight of the sixteen elements of a row: fetch the others from the other half.\n"
+        "// Each half of the wave holds eight of the sixteen elements of a row: fetch the others from the "
+        "other half.\n"
         "AF_FN af_operand af_both_halves(const af_u32* own, int lane) {\n"
         "  af_operand a;\n"
         "#pragma unroll\n"
         "  for (int e = 0; e < 4; ++e) {\n"
-        "    const af_u32 other = __builtin_amdgcn_permlanex16(own[e], own[e], 0x76543210u, 0xfedcba98u, false, false);\n"
+        "    const af_u32 other = __builtin_amdgcn_permlanex16(own[e], own[e], 0x76543210u, 0xfedcba98u, "
+        "false, false);\n"
         "    a.x[e] = lane < 16 ? own[e] : other;\n"
         "    a.x[e + 4] = lane < 16 ? other : own[e];\n"
         "  }\n"

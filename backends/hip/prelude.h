@@ -1,4 +1,5 @@
-// Device functions at the head of every HIP kernel. Only compiler builtins: no HIP headers, no device library.
+// Device functions at the head of every HIP kernel. Only compiler builtins: no HIP headers, no device
+// library.
 #pragma once
 
 #include <string>

@@ -6,8 +6,8 @@ namespace {
 constexpr TileAxis kRow = TileAxis::row, kCol = TileAxis::col;
 const std::vector<DType> kHalf = {DType::f16, DType::bf16};
 
-// All matrix units compute transposed products, S^T = K Q^T and O^T = V^T P^T: a query stays on its lane, and the
-// accumulator of the first product is an operand of the second.
+// All matrix units compute transposed products, S^T = K Q^T and O^T = V^T P^T: a query stays on its lane, and
+// the accumulator of the first product is an operand of the second.
 MatrixUnit matrix(const char* leaf, int mn, int k, FragmentLayout operand, FragmentLayout accumulator) {
   MatrixUnit unit;
   unit.leaf = leaf;
@@ -21,10 +21,10 @@ MatrixUnit matrix(const char* leaf, int mn, int k, FragmentLayout operand, Fragm
   return unit;
 }
 
-// Two v_mfma_f32_32x32x8, so that each half of the wave holds eight consecutive k. Lane l of the instruction holds row
-// l%32, k = 4*(l/32)+0..3; accumulator register 4*s+e of half h is row 8*s+4*h+e. Rows of the m side are fed permuted,
-// that row from tile row 16*(s/2)+8*h+4*(s%2)+e: packed, eight accumulator registers are eight consecutive k of the next
-// product's operand. The layouts below name tile rows.
+// Two v_mfma_f32_32x32x8, so that each half of the wave holds eight consecutive k. Lane l of the instruction
+// holds row l%32, k = 4*(l/32)+0..3; accumulator register 4*s+e of half h is row 8*s+4*h+e. Rows of the m
+// side are fed permuted, that row from tile row 16*(s/2)+8*h+4*(s%2)+e: packed, eight accumulator registers
+// are eight consecutive k of the next product's operand. The layouts below name tile rows.
 MatrixUnit mfma() {
   MatrixUnit unit = matrix("mfma", 32, 16, {{{8, kCol, 1}}, {{32, kRow, 1}, {2, kCol, 8}}, {}},
                            {{{8, kRow, 1}, {2, kRow, 16}}, {{32, kCol, 1}, {2, kRow, 8}}, {}});
@@ -32,9 +32,9 @@ MatrixUnit mfma() {
   return unit;
 }
 
-// v_wmma_f32_16x16x16 of RDNA 3: a lane holds a whole row, lanes 16-31 repeat lanes 0-15; accumulator register r is row
-// 2*r + l/16. Rows of the m side are fed permuted, instruction row 2*r + h from tile row 8*h + r, so that each half of
-// the wave owns eight consecutive rows; the layouts below name tile rows.
+// v_wmma_f32_16x16x16 of RDNA 3: a lane holds a whole row, lanes 16-31 repeat lanes 0-15; accumulator
+// register r is row 2*r + l/16. Rows of the m side are fed permuted, instruction row 2*r + h from tile row
+// 8*h + r, so that each half of the wave owns eight consecutive rows; the layouts below name tile rows.
 MatrixUnit wmma_rdna3() {
   MatrixUnit unit = matrix("wmma", 16, 16, {{{16, kCol, 1}}, {{16, kRow, 1}, {2, kRow, 0}}, {}},
                            {{{8, kRow, 1}}, {{16, kCol, 1}, {2, kRow, 8}}, {}});
@@ -42,7 +42,8 @@ MatrixUnit wmma_rdna3() {
   return unit;
 }
 
-// v_wmma_f32_16x16x16 of RDNA 4: lane l holds row l%16, k = 8*(l/16)+0..7; accumulator register r is row 8*(l/16)+r.
+// v_wmma_f32_16x16x16 of RDNA 4: lane l holds row l%16, k = 8*(l/16)+0..7; accumulator register r is row
+// 8*(l/16)+r.
 MatrixUnit wmma_rdna4() {
   return matrix("wmma_gfx12", 16, 16, {{{8, kCol, 1}}, {{16, kRow, 1}, {2, kCol, 8}}, {}},
                 {{{8, kRow, 1}}, {{16, kCol, 1}, {2, kRow, 8}}, {}});
@@ -55,7 +56,8 @@ MatrixUnit fma() {
   return unit;
 }
 
-Target target(const std::string& backend, const char* arch, const char* title, int warp_size, std::vector<MatrixUnit> units) {
+Target target(const std::string& backend, const char* arch, const char* title, int warp_size,
+              std::vector<MatrixUnit> units) {
   Target t;
   t.name = backend + ":" + arch;
   t.backend = backend;
@@ -75,7 +77,7 @@ Target target(const std::string& backend, const char* arch, const char* title, i
 // Rows per wave and keys per step: notes of the performance model in the README; 8 waves share each K/V tile.
 Target cdna(const std::string& backend, const char* arch, const char* title) {
   Target t = target(backend, arch, title, 64, {mfma()});
-  t.schedules = {{kHalf, 8, 64, 128, 64, 4}, {kHalf, 72, 128, 128, 32, 4}, {kHalf, 136, 256, 64, 32, 4}};
+  t.schedules = {{kHalf, 8, 64, 128, 64, 4}, {kHalf, 72, 128, 128, 32, 4}, {kHalf, 136, 192, 64, 32, 2}};
   return t;
 }
 Target rdna(const std::string& backend, const char* arch, const char* title, MatrixUnit unit) {

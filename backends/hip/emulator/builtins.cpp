@@ -13,6 +13,8 @@ constexpr std::string_view kBuiltins = R"(
 #define __device__ static
 #define __constant__ static
 #define __shared__ static __attribute__((section("attnfuse_shared"), aligned(16)))
+#define amdgpu_flat_work_group_size(...)
+#define amdgpu_waves_per_eu(...)
 struct attnfuse_lane_state {
   unsigned thread;
   unsigned workgroup[3];
