@@ -4,6 +4,7 @@
 #include "backends/backend.h"
 #include "backends/cuda/backend.h"
 #include "backends/hip/backend.h"
+#include "backends/spirv/backend.h"
 
 namespace attnfuse {
 
@@ -11,6 +12,7 @@ std::span<const Backend* const> backends() {
   static const Backend* const list[] = {
       &cuda::backend(),
       &hip::backend(),
+      &spirv::backend(),
       &hip::emulated_backend(),
   };
   return list;

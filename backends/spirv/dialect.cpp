@@ -6,43 +6,91 @@
 #include "backends/common/prelude.h"
 #include "backends/common/tile_writer.h"
 #include "backends/spirv/prelude.h"
+#include "backends/spirv/targets.h"
 
 namespace attnfuse::spirv {
+namespace {
+
+constexpr std::string_view kExtensions[] = {
+    "GL_EXT_buffer_reference",  // tensors by address
+    "GL_EXT_shader_explicit_arithmetic_types",
+    "GL_EXT_shader_8bit_storage",
+    "GL_EXT_shader_16bit_storage",
+    "GL_EXT_control_flow_attributes",  // [[unroll]]
+    "GL_KHR_memory_scope_semantics",   // controlBarrier
+};
+
+bool is_output(const TileProgram& program, const std::string& tensor) {
+  for (const OutputInfo& output : program.outputs)
+    if (output.name == tensor) return true;
+  return false;
+}
+
+int shared_elements(const Tile& tile) { return shared_bytes(tile) / size_in_bytes(tile.type); }
+
+}  // namespace
+
+GlslDialect::GlslDialect(const TileProgram& program)
+    : program_(program), warps_are_subgroups_(warps_are_subgroups(program.target)) {}
+
+void GlslDialect::extensions(SourceWriter& out) const {
+  out.line("#version 460");
+  const auto require = [&](std::string_view name) { out.line(fmt::format("#extension {} : require", name)); };
+  for (std::string_view name : kExtensions) require(name);
+  if (program_.target.lane_exchange) {
+    require("GL_KHR_shader_subgroup_basic");
+    require("GL_KHR_shader_subgroup_shuffle");
+  }
+  if (program_.unit.opaque) require("GL_KHR_cooperative_matrix");
+}
+
+// The block's fields lie at their natural offsets, as every backend's do.
+void GlslDialect::argument_block(TileWriter& writer) const {
+  SourceWriter& out = writer.out();
+  out.open("struct Arguments");
+  argument_fields(writer, "af_u64", "af_i64");
+  out.close(";");
+  out.line("layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer ArgumentBlock { Arguments values; };");
+  out.line("layout(push_constant) uniform PushConstants { ArgumentBlock argument_block; };");
+}
 
 void GlslDialect::begin(TileWriter& writer) const {
-  const TileProgram& program = writer.program();
   SourceWriter& out = writer.out();
-  out.line("#version 460");
   header_comment(writer);
+  extensions(out);
+  out.line(fmt::format("layout(local_size_x = {}) in;", program_.threads()));
   out.blank();
   out.raw(prelude_types());
-  if (program.unit.opaque) {
-    out.line("#extension GL_KHR_memory_scope_semantics : require");
-    out.line("#extension GL_KHR_cooperative_matrix : require");
-  }
   out.raw(common_prelude());
   out.raw(prelude());
   out.raw(tanh_prelude());
   out.blank();
-  for (const TensorInfo& tensor : program.expressions.tensors())
+  for (const TensorInfo& tensor : program_.expressions.tensors())
     if (tensor.role == TensorRole::constant) constant_table(out, tensor.name, tensor.values);
-  out.line(fmt::format("layout(local_size_x = {}) in;", program.threads()));
-  out.open("layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Arguments");
-  argument_fields(writer, "uint64_t", "int64_t");
-  out.close(";");
-  out.comment("the address of the argument block");
-  out.line("layout(push_constant) uniform Push { Arguments args; };");
-  for (const Tile& tile : program.tiles) {
-    if (tile.space != Space::shared) continue;
-    const auto& layout = std::get<SharedLayout>(tile.layout);
-    out.line(fmt::format("shared {} {}[{}];  // {} x {}", type(tile.type), tile.name, layout.stride * (layout.column_major ? tile.cols : tile.rows), tile.rows, tile.cols));
-  }
+  argument_block(writer);
+  out.blank();
+  for (const Tile& tile : program_.tiles)
+    if (tile.space == Space::shared)
+      out.line(fmt::format("shared {} {}[{}];  // {} x {}", type(tile.type), tile.name, shared_elements(tile), tile.rows, tile.cols));
   out.line("shared int has_nonfinite;");
+  if (!program_.target.lane_exchange) {
+    out.line(fmt::format("shared float af_exchanged[{}];", program_.threads()));
+    out.open("float af_exchange(float x, int distance)");
+    out.line("const int thread = int(gl_LocalInvocationIndex);");
+    out.line("af_exchanged[thread] = x;");
+    out.line("barrier();");
+    out.line("const float y = af_exchanged[thread ^ distance];");
+    out.line("barrier();");
+    out.line("return y;");
+    out.close();
+  }
   out.blank();
   out.open("void main()");
-  // Lanes that exchange values are neighbours by definition of this index.
-  out.line("const int thread = int(gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID);");
-  out.line(fmt::format("const int lane = thread % {0}, warp = thread / {0};", program.target.warp_size));
+  out.line("const Arguments args = argument_block.values;");
+  out.line(program_.target.lane_exchange ? "const int thread = int(gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID);"
+                                         : "const int thread = int(gl_LocalInvocationIndex);");
+  const int width = program_.target.warp_size;
+  out.line(fmt::format("const int lane = thread % {0}, warp = thread / {0};", width));
   out.line("const int block = int(gl_WorkGroupID.x + gl_WorkGroupID.y * gl_NumWorkGroups.x);");
   out.line("if (thread == 0) has_nonfinite = 0;");
 }
@@ -55,7 +103,7 @@ std::string GlslDialect::type(DType dtype) const {
     case DType::bf16: return "af_bf16";
     case DType::f32: return "float";
     case DType::i32: return "int";
-    case DType::boolean: return "bool";
+    case DType::boolean: return "uint8_t";
   }
   return "";
 }
@@ -63,42 +111,33 @@ std::string GlslDialect::type(DType dtype) const {
 std::string GlslDialect::int64(std::string_view value) const { return fmt::format("af_i64({})", value); }
 
 void GlslDialect::constant_table(SourceWriter& out, const std::string& name, const std::vector<double>& values) const {
-  out.line(fmt::format("const float {}[{}] = float[](", name, values.size()));
-  std::string line = " ";
+  out.line(fmt::format("const float {0}[{1}] = float[{1}](", name, values.size()));
+  std::string line;
   for (std::size_t k = 0; k < values.size(); ++k) {
-    line += " " + literal(values[k]) + (k + 1 < values.size() ? "," : ");");
+    line += literal(values[k]) + (k + 1 < values.size() ? ", " : ");");
     if (line.size() > 90 || k + 1 == values.size()) {
-      out.line(line);
-      line = " ";
+      out.line("  " + line);
+      line.clear();
     }
   }
 }
 
-namespace {
-std::string reference(const std::string& tensor, DType dtype, const std::string& offset) {
-  return fmt::format("af_ref_{}(args.{}_ptr + uint64_t(({}) * {})).v", name(dtype), tensor, offset, size_in_bytes(dtype));
-}
-}  // namespace
-
 std::string GlslDialect::load_global(const std::string& tensor, DType dtype, const std::string& offset) const {
-  const std::string element = reference(tensor, dtype, offset);
-  switch (dtype) {
-    case DType::f16:
-    case DType::bf16: return fmt::format("af_from_{}({})", name(dtype), element);
-    case DType::f32:
-    case DType::i32: return element;
-    case DType::boolean: return fmt::format("(int({}) != 0)", element);
-  }
-  return "";
+  return fmt::format("af_{}_{}(args.{}_ptr, {})", is_output(program_, tensor) ? "reload" : "load", name(dtype), tensor, offset);
 }
 
 void GlslDialect::store_global(SourceWriter& out, const std::string& tensor, DType dtype, const std::string& offset, const std::string& value) const {
-  const bool narrow = dtype == DType::f16 || dtype == DType::bf16;
-  out.line(fmt::format("{} = {};", reference(tensor, dtype, offset), narrow ? fmt::format("af_to_{}({})", name(dtype), value) : value));
+  out.line(fmt::format("af_store_{}(args.{}_ptr, {}, {});", name(dtype), tensor, offset, value));
+}
+
+// Where warps are no subgroups, the threads of a warp meet with everyone.
+std::string GlslDialect::barrier(Scope scope) const {
+  return scope == Scope::warp && warps_are_subgroups_ ? "af_subgroup_barrier();" : "af_barrier();";
 }
 
 std::string GlslDialect::exchange(const std::string& value, int distance) const {
-  return fmt::format("subgroupShuffleXor({}, {})", value, distance);
+  return program_.target.lane_exchange ? fmt::format("subgroupShuffleXor({}, {}u)", value, distance)
+                                       : fmt::format("af_exchange({}, {})", value, distance);
 }
 
 }  // namespace attnfuse::spirv

@@ -1,5 +1,4 @@
-// GLSL compute as a dialect of the tile writer: buffer references for 64-bit addresses, subgroup shuffles, and
-// cooperative matrices where the program's unit is opaque.
+// GLSL compute as a dialect of the tile writer: addresses instead of pointers, subgroup exchange, cooperative matrices.
 #pragma once
 
 #include "backends/common/dialect.h"
@@ -17,17 +16,30 @@ class GlslDialect : public Dialect {
   std::string load_global(const std::string& tensor, DType dtype, const std::string& offset) const override;
   void store_global(SourceWriter& out, const std::string& tensor, DType dtype, const std::string& offset,
                     const std::string& value) const override;
-  // Warps of the tile program are not subgroups of the device: every barrier is the workgroup's.
-  std::string barrier(Scope) const override { return "memoryBarrierBuffer(); barrier();"; }
+  std::string barrier(Scope scope) const override;
   std::string exchange(const std::string& value, int distance) const override;
-  std::string raise(const std::string& flag) const override { return "atomicExchange(" + flag + ", 1);"; }
+  std::string raise(const std::string& flag) const override { return "atomicOr(" + flag + ", 1);"; }
   std::string is_raised(const std::string& flag) const override { return flag + " != 0"; }
 
-  // Cooperative matrices: cooperative.cpp.
+  explicit GlslDialect(const TileProgram& program);
+
+ private:
+  void extensions(SourceWriter& out) const;
+  void argument_block(TileWriter& writer) const;
+
+  const TileProgram& program_;
+  bool warps_are_subgroups_;
+};
+
+// GLSL whose opaque tiles are cooperative matrices of a subgroup: the scores and the output. Operands come from shared
+// memory; rows are scaled by loading the factors as a matrix whose columns are all the same.
+class CooperativeDialect : public GlslDialect {
+ public:
+  using GlslDialect::GlslDialect;
   void declare(TileWriter& writer, const Tile& tile) const override;
   void fill(TileWriter& writer, const Fill& fill) const override;
-  void move(TileWriter& writer, const Move& move) const override;
   void mma(TileWriter& writer, const Mma& mma) const override;
+  void move(TileWriter& writer, const Move& move) const override;
   void scale_rows(TileWriter& writer, const ScaleRows& scale) const override;
   void store(TileWriter& writer, const Store& store) const override;
 };

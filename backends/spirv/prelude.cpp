@@ -3,14 +3,9 @@
 namespace attnfuse::spirv {
 
 std::string_view prelude_types() {
-  return R"(#extension GL_EXT_buffer_reference : require
-#extension GL_EXT_shader_explicit_arithmetic_types : require
-#extension GL_EXT_shader_16bit_storage : require
-#extension GL_EXT_shader_8bit_storage : require
-#extension GL_EXT_control_flow_attributes : require
-#extension GL_KHR_shader_subgroup_basic : require
-#extension GL_KHR_shader_subgroup_shuffle : require
-#define AF_FN
+  return R"(#define AF_FN
+#define af_u32 uint
+#define af_u64 uint64_t
 #define af_i64 int64_t
 #define af_f16 float16_t
 #define af_bf16 uint16_t  // bits
@@ -18,40 +13,60 @@ std::string_view prelude_types() {
 #define af_from_bits uintBitsToFloat
 #define af_fma fma
 #define af_rint roundEven
-// Device addresses as pointers.
-layout(buffer_reference, std430, buffer_reference_align = 2) buffer af_ref_f16 { float16_t v; };
-layout(buffer_reference, std430, buffer_reference_align = 2) buffer af_ref_bf16 { uint16_t v; };
-layout(buffer_reference, std430, buffer_reference_align = 4) buffer af_ref_f32 { float v; };
-layout(buffer_reference, std430, buffer_reference_align = 4) buffer af_ref_i32 { int v; };
-layout(buffer_reference, std430, buffer_reference_align = 1) buffer af_ref_boolean { uint8_t v; };
 )";
 }
 
 std::string_view prelude() {
-  return R"(float af_abs(float x) { return abs(x); }
-// A NaN in the second operand is dropped; one in the first stays. Built-in min and max leave both open.
-float af_min(float a, float b) { return b < a ? b : a; }
-float af_max(float a, float b) { return b > a ? b : a; }
+  return R"(bool af_is_nan(float x) { return (af_bits(x) & 0x7fffffffu) > 0x7f800000u; }
+float af_abs(float x) { return af_from_bits(af_bits(x) & 0x7fffffffu); }
+float af_min(float a, float b) { return af_is_nan(a) ? b : b < a ? b : a; }
+float af_max(float a, float b) { return af_is_nan(a) ? b : b > a ? b : a; }
 float af_floor(float x) { return floor(x); }
-// Below the normal range the result is zero, infinity included, whatever the driver's exp2 clamps to.
-float af_exp2(float x) { return x < -126.0f ? 0.0f : exp2(x); }
-float af_exp(float x) { return af_exp2(x * 1.44269504f); }
-float af_log2(float x) { return x == 0.0f ? -af_infinity : log2(x); }
+float af_exp2(float x) { return af_is_nan(x) ? x : x < -126.0f ? 0.0f : exp2(x); }
+// exp2 of x log2(e), with what the product lost.
+float af_exp(float x) {
+  if (!(x > -87.0f && x < 88.0f)) return af_exp2(x * 1.4426950f);
+  float n = af_rint(x * 1.4426950f);
+  float r = af_fma(n, -1.4286068e-6f, af_fma(n, -0.69314575f, x));
+  return exp2(n) * exp2(r * 1.4426950f);
+}
+float af_log2(float x) { return af_is_nan(x) || af_bits(x) == 0x7f800000u ? x : x == 0.0f ? -af_infinity : x < 0.0f ? af_from_bits(0x7fc00000u) : log2(x); }
 float af_log(float x) { return af_log2(x) * 0.69314718f; }
 float af_sqrt(float x) { return sqrt(x); }
 float af_rsqrt(float x) { return 1.0f / sqrt(x); }
-float af_from_f16(float16_t x) { return float(x); }
-float16_t af_to_f16(float x) { return float16_t(x); }
-float af_from_bf16(uint16_t x) { return uintBitsToFloat(uint(x) << 16); }
-// Round to nearest even; NaN stays NaN.
-uint16_t af_to_bf16(float x) {
-  uint u = floatBitsToUint(x);
-  if ((u & 0x7fffffffu) > 0x7f800000u) return uint16_t((u >> 16) | 0x40u);
-  return uint16_t((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+float af_from_f16(af_f16 x) { return float(x); }
+float af_from_bf16(af_bf16 x) { return af_from_bits(uint(x) << 16); }
+af_f16 af_to_f16(float x) { return float16_t(x); }
+af_bf16 af_to_bf16(float x) {  // to nearest even
+  uint u = af_bits(x);
+  return uint16_t(af_is_nan(x) ? (u >> 16) | 0x40u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 float af_to_f32(float x) { return x; }
-bool af_is_finite_f16(float16_t x) { return (uint(float16BitsToUint16(x)) & 0x7c00u) != 0x7c00u; }
-bool af_is_finite_bf16(uint16_t x) { return (uint(x) & 0x7f80u) != 0x7f80u; }
+bool af_is_finite_f16(af_f16 x) { return (uint(float16BitsToUint16(x)) & 0x7c00u) != 0x7c00u; }
+bool af_is_finite_bf16(af_bf16 x) { return (uint(x) & 0x7f80u) != 0x7f80u; }
+// Elements of tensors: base address and offset in elements. What the kernel writes, other threads may read back.
+layout(buffer_reference, std430, buffer_reference_align = 1) readonly buffer af_pointer_boolean { uint8_t x; };
+layout(buffer_reference, std430, buffer_reference_align = 2) readonly buffer af_pointer_f16 { float16_t x; };
+layout(buffer_reference, std430, buffer_reference_align = 2) readonly buffer af_pointer_bf16 { uint16_t x; };
+layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer af_pointer_f32 { float x; };
+layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer af_pointer_i32 { int x; };
+layout(buffer_reference, std430, buffer_reference_align = 2) coherent buffer af_output_f16 { float16_t x; };
+layout(buffer_reference, std430, buffer_reference_align = 2) coherent buffer af_output_bf16 { uint16_t x; };
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer af_output_f32 { float x; };
+float af_load_f16(af_u64 base, af_i64 at) { return float(af_pointer_f16(base + af_u64(at) * 2ul).x); }
+float af_load_bf16(af_u64 base, af_i64 at) { return af_from_bf16(af_pointer_bf16(base + af_u64(at) * 2ul).x); }
+float af_load_f32(af_u64 base, af_i64 at) { return af_pointer_f32(base + af_u64(at) * 4ul).x; }
+int af_load_i32(af_u64 base, af_i64 at) { return af_pointer_i32(base + af_u64(at) * 4ul).x; }
+bool af_load_boolean(af_u64 base, af_i64 at) { return af_pointer_boolean(base + af_u64(at)).x != uint8_t(0); }
+float af_reload_f16(af_u64 base, af_i64 at) { return float(af_output_f16(base + af_u64(at) * 2ul).x); }
+float af_reload_bf16(af_u64 base, af_i64 at) { return af_from_bf16(af_output_bf16(base + af_u64(at) * 2ul).x); }
+float af_reload_f32(af_u64 base, af_i64 at) { return af_output_f32(base + af_u64(at) * 4ul).x; }
+void af_store_f16(af_u64 base, af_i64 at, float x) { af_output_f16(base + af_u64(at) * 2ul).x = af_to_f16(x); }
+void af_store_bf16(af_u64 base, af_i64 at, float x) { af_output_bf16(base + af_u64(at) * 2ul).x = af_to_bf16(x); }
+void af_store_f32(af_u64 base, af_i64 at, float x) { af_output_f32(base + af_u64(at) * 4ul).x = x; }
+// Everything before, in shared memory and in outputs, is visible to the workgroup (the subgroup) after it.
+#define af_barrier() controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsShared | gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease)
+#define af_subgroup_barrier() controlBarrier(gl_ScopeSubgroup, gl_ScopeSubgroup, gl_StorageSemanticsShared, gl_SemanticsAcquireRelease)
 )";
 }
 
