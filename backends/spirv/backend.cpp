@@ -30,7 +30,9 @@ class SpirvBackend : public Backend {
   }
 
   int device_count() const override { return vulkan::device_count(); }
-  Result<std::shared_ptr<Device>> open(int ordinal) const override { return vulkan::open(ordinal, targets_of); }
+  Result<std::shared_ptr<Device>> open(int ordinal) const override {
+    return vulkan::open(ordinal, targets_of);
+  }
 };
 
 }  // namespace

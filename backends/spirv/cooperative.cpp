@@ -1,5 +1,5 @@
-// The leaf for cooperative matrices. A warp is a subgroup and owns rows_per_warp rows; an opaque tile is an array of
-// matrices, block row by block row.
+// The leaf for cooperative matrices. A warp is a subgroup and owns rows_per_warp rows; an opaque tile is an
+// array of matrices, block row by block row.
 #include <fmt/format.h>
 
 #include "backends/common/tile_writer.h"
@@ -13,7 +13,8 @@ bool is_opaque(const Tile& tile) { return std::holds_alternative<OpaqueLayout>(t
 // Sizes of the arrays of matrices, and how matrices are named and addressed.
 class Blocks {
  public:
-  explicit Blocks(const TileProgram& program) : unit_(program.unit), rows_per_warp_(program.schedule.rows_per_warp) {}
+  explicit Blocks(const TileProgram& program)
+      : unit_(program.unit), rows_per_warp_(program.schedule.rows_per_warp) {}
 
   int rows() const { return rows_per_warp_ / unit_.m; }
   int cols(const Tile& tile) const { return tile.cols / unit_.n; }
@@ -24,13 +25,18 @@ class Blocks {
   std::string b() const { return matrix("af_f16", unit_.k, unit_.n, "gl_MatrixUseB"); }
 
   // First row of block row `m` of this subgroup.
-  std::string row(const std::string& m) const { return fmt::format("(warp * {} + {} * {})", rows_per_warp_, m, unit_.m); }
+  std::string row(const std::string& m) const {
+    return fmt::format("(warp * {} + {} * {})", rows_per_warp_, m, unit_.m);
+  }
   std::string element(const Tile& tile) const { return fmt::format("{}[n + {} * m]", tile.name, cols(tile)); }
 
-  // "tile, offset, stride, order" of the block whose first element is (row, col); `transposed` reads rows as columns.
-  static std::string place(const Tile& tile, const std::string& row, const std::string& col, bool transposed = false) {
+  // "tile, offset, stride, order" of the block whose first element is (row, col); `transposed` reads rows as
+  // columns.
+  static std::string place(const Tile& tile, const std::string& row, const std::string& col,
+                           bool transposed = false) {
     const auto& layout = std::get<SharedLayout>(tile.layout);
-    return fmt::format("{}, {}, {}, gl_CooperativeMatrixLayout{}", tile.name, TileWriter::shared_index(tile, row, col), layout.stride,
+    return fmt::format("{}, {}, {}, gl_CooperativeMatrixLayout{}", tile.name,
+                       TileWriter::shared_index(tile, row, col), layout.stride,
                        layout.column_major != transposed ? "ColumnMajor" : "RowMajor");
   }
 
@@ -59,7 +65,8 @@ class Blocks {
 void CooperativeDialect::declare(TileWriter& writer, const Tile& tile) const {
   if (!is_opaque(tile)) return GlslDialect::declare(writer, tile);
   const Blocks blocks(writer.program());
-  writer.out().line(fmt::format("{} {}[{}];  // {} x {}", blocks.accumulator(), tile.name, blocks.rows() * blocks.cols(tile), tile.rows, tile.cols));
+  writer.out().line(fmt::format("{} {}[{}];  // {} x {}", blocks.accumulator(), tile.name,
+                                blocks.rows() * blocks.cols(tile), tile.rows, tile.cols));
 }
 
 void CooperativeDialect::fill(TileWriter& writer, const Fill& fill) const {
@@ -83,7 +90,8 @@ void CooperativeDialect::mma(TileWriter& writer, const Mma& mma) const {
   out.close();
   writer.open_registers(blocks.cols(acc), "n");
   out.line(fmt::format("{} b;", blocks.b()));
-  out.line(fmt::format("coopMatLoad(b, {});", mma.b_rows_contract ? Blocks::place(b, k, n) : Blocks::place(b, n, k, true)));
+  out.line(fmt::format("coopMatLoad(b, {});",
+                       mma.b_rows_contract ? Blocks::place(b, k, n) : Blocks::place(b, n, k, true)));
   writer.open_registers(blocks.rows(), "m");
   out.line(fmt::format("{0} = coopMatMulAdd(a[m], b, {0});", blocks.element(acc)));
   out.close();
@@ -96,7 +104,8 @@ void CooperativeDialect::move(TileWriter& writer, const Move& move) const {
   if (!is_opaque(from)) return GlslDialect::move(writer, move);
   const Blocks blocks(writer.program());
   blocks.open(writer, from);
-  writer.out().line(fmt::format("coopMatStore({}, {});", blocks.element(from), Blocks::place(to, blocks.row("m"), fmt::format("n * {}", blocks.unit().n))));
+  writer.out().line(fmt::format("coopMatStore({}, {});", blocks.element(from),
+                                Blocks::place(to, blocks.row("m"), fmt::format("n * {}", blocks.unit().n))));
   Blocks::close(writer);
 }
 
@@ -108,7 +117,8 @@ void CooperativeDialect::scale_rows(TileWriter& writer, const ScaleRows& scale) 
   SourceWriter& out = writer.out();
   writer.open_registers(blocks.rows(), "m");
   out.line(fmt::format("{} f;", blocks.accumulator()));
-  out.line(fmt::format("coopMatLoad(f, {}, {}, 0, gl_CooperativeMatrixLayoutColumnMajor);", factor.name, TileWriter::shared_index(factor, blocks.row("m"), "0")));
+  out.line(fmt::format("coopMatLoad(f, {}, {}, 0, gl_CooperativeMatrixLayoutColumnMajor);", factor.name,
+                       TileWriter::shared_index(factor, blocks.row("m"), "0")));
   writer.open_registers(blocks.cols(tile), "n");
   out.line(fmt::format("{0} = {0} * f;", blocks.element(tile)));
   out.close();
@@ -129,17 +139,21 @@ void CooperativeDialect::store(TileWriter& writer, const Store& store) const {
     out.line(barrier(Scope::warp));
     writer.open_registers(blocks.rows(), "m");
     writer.open_registers(cols / step, "n");
-    out.line(fmt::format("coopMatStore({}[n + {} + {} * m], {});", from.name, first / step, blocks.cols(from), Blocks::place(via, blocks.row("m"), fmt::format("n * {}", step))));
+    out.line(fmt::format("coopMatStore({}[n + {} + {} * m], {});", from.name, first / step, blocks.cols(from),
+                         Blocks::place(via, blocks.row("m"), fmt::format("n * {}", step))));
     Blocks::close(writer);
     out.line(barrier(Scope::warp));
     out.open(fmt::format("for (int e = lane; e < {}; e += {})", rows * cols, program.target.warp_size));
-    out.line(fmt::format("const int row = warp * {} + e / {}, col = e % {}, d = {} + col;", rows, cols, cols, first));
+    out.line(fmt::format("const int row = warp * {} + e / {}, col = e % {}, d = {} + col;", rows, cols, cols,
+                         first));
     out.line(fmt::format("const int i = {} + row;", writer.scalar(store.first_row)));
     std::string inside = fmt::format("i < {}", writer.scalar(store.row_limit));
     if (first + cols > program.info.v_head_dim) inside += fmt::format(" && d < {}", program.info.v_head_dim);
     out.open(fmt::format("if ({})", inside));
-    const std::string at = fmt::format("{} + {} * args.{}_stride_s + d", TileWriter::base_of(store.output), int64("i"), store.output);
-    store_global(out, store.output, program.info.dtype, at, fmt::format("{}[{}]", via.name, TileWriter::shared_index(via, "row", "col")));
+    const std::string at = fmt::format("{} + {} * args.{}_stride_s + d", TileWriter::base_of(store.output),
+                                       int64("i"), store.output);
+    store_global(out, store.output, program.info.dtype, at,
+                 fmt::format("{}[{}]", via.name, TileWriter::shared_index(via, "row", "col")));
     out.close();
     out.close();
   }

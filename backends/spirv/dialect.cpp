@@ -50,7 +50,9 @@ void GlslDialect::argument_block(TileWriter& writer) const {
   out.open("struct Arguments");
   argument_fields(writer, "af_u64", "af_i64");
   out.close(";");
-  out.line("layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer ArgumentBlock { Arguments values; };");
+  out.line(
+      "layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer ArgumentBlock { "
+      "Arguments values; };");
   out.line("layout(push_constant) uniform PushConstants { ArgumentBlock argument_block; };");
 }
 
@@ -71,7 +73,8 @@ void GlslDialect::begin(TileWriter& writer) const {
   out.blank();
   for (const Tile& tile : program_.tiles)
     if (tile.space == Space::shared)
-      out.line(fmt::format("shared {} {}[{}];  // {} x {}", type(tile.type), tile.name, shared_elements(tile), tile.rows, tile.cols));
+      out.line(fmt::format("shared {} {}[{}];  // {} x {}", type(tile.type), tile.name, shared_elements(tile),
+                           tile.rows, tile.cols));
   out.line("shared int has_nonfinite;");
   if (!program_.target.lane_exchange) {
     out.line(fmt::format("shared float af_exchanged[{}];", program_.threads()));
@@ -87,8 +90,9 @@ void GlslDialect::begin(TileWriter& writer) const {
   out.blank();
   out.open("void main()");
   out.line("const Arguments args = argument_block.values;");
-  out.line(program_.target.lane_exchange ? "const int thread = int(gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID);"
-                                         : "const int thread = int(gl_LocalInvocationIndex);");
+  out.line(program_.target.lane_exchange
+               ? "const int thread = int(gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID);"
+               : "const int thread = int(gl_LocalInvocationIndex);");
   const int width = program_.target.warp_size;
   out.line(fmt::format("const int lane = thread % {0}, warp = thread / {0};", width));
   out.line("const int block = int(gl_WorkGroupID.x + gl_WorkGroupID.y * gl_NumWorkGroups.x);");
@@ -99,18 +103,24 @@ void GlslDialect::end(TileWriter& writer) const { writer.out().close(); }
 
 std::string GlslDialect::type(DType dtype) const {
   switch (dtype) {
-    case DType::f16: return "af_f16";
-    case DType::bf16: return "af_bf16";
-    case DType::f32: return "float";
-    case DType::i32: return "int";
-    case DType::boolean: return "uint8_t";
+    case DType::f16:
+      return "af_f16";
+    case DType::bf16:
+      return "af_bf16";
+    case DType::f32:
+      return "float";
+    case DType::i32:
+      return "int";
+    case DType::boolean:
+      return "uint8_t";
   }
   return "";
 }
 
 std::string GlslDialect::int64(std::string_view value) const { return fmt::format("af_i64({})", value); }
 
-void GlslDialect::constant_table(SourceWriter& out, const std::string& name, const std::vector<double>& values) const {
+void GlslDialect::constant_table(SourceWriter& out, const std::string& name,
+                                 const std::vector<double>& values) const {
   out.line(fmt::format("const float {0}[{1}] = float[{1}](", name, values.size()));
   std::string line;
   for (std::size_t k = 0; k < values.size(); ++k) {
@@ -122,11 +132,14 @@ void GlslDialect::constant_table(SourceWriter& out, const std::string& name, con
   }
 }
 
-std::string GlslDialect::load_global(const std::string& tensor, DType dtype, const std::string& offset) const {
-  return fmt::format("af_{}_{}(args.{}_ptr, {})", is_output(program_, tensor) ? "reload" : "load", name(dtype), tensor, offset);
+std::string GlslDialect::load_global(const std::string& tensor, DType dtype,
+                                     const std::string& offset) const {
+  return fmt::format("af_{}_{}(args.{}_ptr, {})", is_output(program_, tensor) ? "reload" : "load",
+                     name(dtype), tensor, offset);
 }
 
-void GlslDialect::store_global(SourceWriter& out, const std::string& tensor, DType dtype, const std::string& offset, const std::string& value) const {
+void GlslDialect::store_global(SourceWriter& out, const std::string& tensor, DType dtype,
+                               const std::string& offset, const std::string& value) const {
   out.line(fmt::format("af_store_{}(args.{}_ptr, {}, {});", name(dtype), tensor, offset, value));
 }
 

@@ -1,4 +1,5 @@
-// GLSL compute as a dialect of the tile writer: addresses instead of pointers, subgroup exchange, cooperative matrices.
+// GLSL compute as a dialect of the tile writer: addresses instead of pointers, subgroup exchange, cooperative
+// matrices.
 #pragma once
 
 #include "backends/common/dialect.h"
@@ -12,7 +13,8 @@ class GlslDialect : public Dialect {
   std::string unroll() const override { return "[[unroll]]"; }
   std::string type(DType dtype) const override;
   std::string int64(std::string_view value) const override;
-  void constant_table(SourceWriter& out, const std::string& name, const std::vector<double>& values) const override;
+  void constant_table(SourceWriter& out, const std::string& name,
+                      const std::vector<double>& values) const override;
   std::string load_global(const std::string& tensor, DType dtype, const std::string& offset) const override;
   void store_global(SourceWriter& out, const std::string& tensor, DType dtype, const std::string& offset,
                     const std::string& value) const override;
@@ -31,8 +33,8 @@ class GlslDialect : public Dialect {
   bool warps_are_subgroups_;
 };
 
-// GLSL whose opaque tiles are cooperative matrices of a subgroup: the scores and the output. Operands come from shared
-// memory; rows are scaled by loading the factors as a matrix whose columns are all the same.
+// GLSL whose opaque tiles are cooperative matrices of a subgroup: the scores and the output. Operands come
+// from shared memory; rows are scaled by loading the factors as a matrix whose columns are all the same.
 class CooperativeDialect : public GlslDialect {
  public:
   using GlslDialect::GlslDialect;

@@ -1,5 +1,5 @@
-// Functions at the head of every GLSL kernel: loads and stores by address, conversions, f32 functions with defined
-// behaviour at the edges. GLSL leaves infinities and NaN to the implementation: tests look at bits.
+// Functions at the head of every GLSL kernel: loads and stores by address, conversions, f32 functions with
+// defined behaviour at the edges. GLSL leaves infinities and NaN to the implementation: tests look at bits.
 #pragma once
 
 #include <string_view>
