@@ -1,0 +1,143 @@
+// The C++ builder: the .attn language as C++ values.
+//
+//   auto llama3 = attention("llama3_8b", {.heads = 32, .kv_heads = 8, .head_dim = 128, .dtype = DType::bf16})
+//                     .query(rope({.theta = 5e5})).key(rope({.theta = 5e5}))
+//                     .score(scale(1 / std::sqrt(128.0))).mask(causal()).normalize(softmax());
+//   Result<Graph> graph = llama3.build();
+//
+// Blocks and expressions apply in the order given. Expressions are functions of the value so far:
+//
+//   auto program = attention("alibi", {.heads = 12, .head_dim = 64});
+//   auto slope = program.param("slope", DType::f32, {Size::heads}, Gradient::wanted);
+//   program.score([&](Score x) { return x + slope[x.h()] * (x.j() - x.i()); }).mask(causal()).build();
+//
+// Diagnostics point at the call that made the line.
+#pragma once
+
+#include <concepts>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "frontend/spec.h"
+#include "frontend/term.h"
+
+namespace attnfuse {
+
+struct AttentionShape {
+  int heads = 1;
+  int kv_heads = 0;  // 0: as heads
+  int head_dim = 64;
+  int v_head_dim = 0;  // 0: as head_dim
+  DType dtype = DType::f16;
+};
+
+// A block of a query, key, value, score or normalize line.
+struct BlockCall {
+  Expression call;
+};
+
+// ---- blocks; the catalog says what they compute -----------------------------------------------------
+
+struct Llama3Scaling {
+  double factor = 8, low_freq_factor = 1, high_freq_factor = 4, original_context = 8192;
+};
+struct RopeOptions {
+  double theta = 10000;
+  RotaryPairs pairs = RotaryPairs::half;
+  std::optional<int> dims = {};
+  std::optional<Llama3Scaling> scaling = {};
+  std::optional<Term> position = {};  // of Query().i(), Key().j(), sizes, captured tensors
+  std::optional<Term> offset = {};
+};
+BlockCall rope(const RopeOptions& options = {});
+
+BlockCall scale(double c);
+BlockCall scale(const Term& c);  // of sizes that are compiled in
+BlockCall softcap(double c);
+
+enum class Distance : std::uint8_t { signed_distance, absolute };
+BlockCall alibi(Distance distance = Distance::signed_distance);
+BlockCall alibi(const Captured& slopes, Distance distance = Distance::signed_distance);
+BlockCall alibi(const Term& slopes, Distance distance = Distance::signed_distance);
+
+enum class Align : std::uint8_t { bottom_right, top_left };
+Term causal(Align align = Align::bottom_right);
+Term window(int left, int right = 0, Align align = Align::bottom_right);
+
+BlockCall softmax();
+BlockCall softmax_with_sink(const Captured& sink);
+BlockCall softmax_with_sink(const Term& sink);
+
+// ---- programs --------------------------------------------------------------------------------------
+
+enum class Gradient : std::uint8_t { unwanted, wanted };
+
+// The length of one dimension of a captured tensor.
+struct Dimension {
+  Dimension(Size size) : extent{size} {}  // NOLINT(google-explicit-constructor)
+  template <std::integral Number>
+  Dimension(Number number) : extent{std::int64_t(number)} {}  // NOLINT(google-explicit-constructor)
+  Extent extent;
+};
+
+class Attention {
+ public:
+  Attention(std::string name, const AttentionShape& shape, Where where);
+
+  // Declares a tensor that the program reads.
+  Captured param(std::string name, DType dtype, const std::vector<Dimension>& shape,
+                 Gradient gradient = Gradient::unwanted, Where where = here());
+
+  Attention query(const BlockCall& block, Where where = here()) const {
+    return with(Stage::query, block.call, where);
+  }
+  Attention key(const BlockCall& block, Where where = here()) const {
+    return with(Stage::key, block.call, where);
+  }
+  Attention value(const BlockCall& block, Where where = here()) const {
+    return with(Stage::value, block.call, where);
+  }
+  Attention score(const BlockCall& block, Where where = here()) const {
+    return with(Stage::score, block.call, where);
+  }
+  Attention normalize(const BlockCall& block, Where where = here()) const {
+    return with(Stage::normalize, block.call, where);
+  }
+  Attention mask(const Term& predicate, Where where = here()) const {
+    return with(Stage::mask, predicate.expression(), where);
+  }
+
+  template <std::invocable<Query> Function>
+  Attention query(Function function, Where where = here()) const {
+    return with(Stage::query, Term(function(Query())).expression(), where);
+  }
+  template <std::invocable<Key> Function>
+  Attention key(Function function, Where where = here()) const {
+    return with(Stage::key, Term(function(Key())).expression(), where);
+  }
+  template <std::invocable<Key> Function>
+  Attention value(Function function, Where where = here()) const {
+    return with(Stage::value, Term(function(Key())).expression(), where);
+  }
+  template <std::invocable<Score> Function>
+  Attention score(Function function, Where where = here()) const {
+    return with(Stage::score, Term(function(Score())).expression(), where);
+  }
+  template <std::invocable<Pair> Function>
+  Attention mask(Function function, Where where = here()) const {
+    return with(Stage::mask, Term(function(Pair())).expression(), where);
+  }
+
+  const Spec& spec() const { return spec_; }
+  Result<Graph> build() const;
+
+ private:
+  Attention with(Stage stage, Expression expression, const Where& where) const;
+
+  Spec spec_;
+};
+
+Attention attention(std::string name, const AttentionShape& shape, Where where = here());
+
+}  // namespace attnfuse

@@ -1,0 +1,135 @@
+#include "frontend/attention.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "frontend/parser.h"
+#include "ir/analysis.h"
+
+namespace attnfuse {
+namespace {
+
+// The builder's program, its text and the text's program are the same.
+void check_same(const Attention& built, std::string_view text) {
+  const auto graph = built.build();
+  REQUIRE_MESSAGE(graph, render(graph.errors()));
+  const auto parsed = parse_one(text);
+  REQUIRE_MESSAGE(parsed, render(parsed.errors(), text));
+  CHECK(print(*graph) == print(*parsed));
+  const auto reread = parse_spec(print(built.spec()));
+  REQUIRE_MESSAGE(reread, render(reread.errors(), print(built.spec())));
+  REQUIRE(reread->size() == 1);
+  CHECK(reread->front() == built.spec());
+}
+
+TEST_CASE("Llama-3 in C++ equals Llama-3 in text") {
+  check_same(attention("llama3_8b", {.heads = 32, .kv_heads = 8, .head_dim = 128, .dtype = DType::bf16})
+                 .query(rope({.theta = 5e5}))
+                 .key(rope({.theta = 5e5}))
+                 .score(scale(1 / std::sqrt(128.0)))
+                 .mask(causal())
+                 .normalize(softmax()),
+             "attention llama3_8b { heads 32 kv_heads 8 head_dim 128 dtype bf16 query rope(theta = 500000) "
+             "key rope(theta = 5e5) score scale(1 / sqrt(128)) mask causal normalize softmax }");
+}
+
+TEST_CASE("every option of the C++ blocks reaches the program") {
+  auto program = attention("options", {.heads = 6, .kv_heads = 2, .head_dim = 64, .v_head_dim = 32});
+  const auto position = program.param("position", DType::i32, {Size::batch, Size::skv});
+  const auto slopes = program.param("slopes", DType::f32, {Size::heads}, Gradient::wanted);
+  const auto sink = program.param("sink", DType::bf16, {6});
+  check_same(
+      program.query(rope({.theta = 1e4, .pairs = RotaryPairs::interleaved, .dims = 32, .offset = 7}))
+          .key(rope({.scaling = Llama3Scaling{.factor = 4}, .position = position(Key().b(), Key().j())}))
+          .value([](Key x) { return x * select(x.d() < 16, 0.5, 1.0); })
+          .score(scale(1 / sqrt(Score().head_dim())))
+          .score(softcap(30.5))
+          .score(alibi(slopes, Distance::absolute))
+          .mask(causal(Align::top_left) || !window(8, 2, Align::top_left))
+          .normalize(softmax_with_sink(sink)),
+      R"(attention options {
+  heads 6  kv_heads 2  head_dim 64  v_head_dim 32  dtype f16
+  param position : i32[batch, skv]
+  param slopes : f32[heads] grad
+  param sink : bf16[6]
+  query rope(theta = 10000, pairs = interleaved, dims = 32, offset = 7)
+  key rope(scaling = llama3(factor = 4), position = position[b, j])
+  value x * select(d < 16, 0.5, 1.0)
+  score scale(1 / sqrt(head_dim)); score softcap(30.5); score alibi(slopes, absolute)
+  mask causal(top_left) || !window(8, right = 2, align = top_left)
+  normalize softmax(sink)
+})");
+}
+
+TEST_CASE("expressions in C++ equal expressions in text") {
+  auto program = attention("free", {.heads = 4, .head_dim = 32});
+  const auto slope = program.param("slope", DType::f32, {Size::heads});
+  const auto bias = program.param("bias", DType::f16, {Size::batch, Size::sq, Size::skv});
+  const auto gain = program.param("gain", DType::f32, {});
+  check_same(
+      program.query([](Query x) { return -x * exp2(to_f32(x.i()) / 64) * rsqrt(x.d() + 1.0); })
+          .score([&](Score x) { return x + slope[x.h()] * (x.j() - x.i()); })
+          .score([&](Score x) { return x * gain() + clamp(bias(x.b(), x.i(), x.j()), -10, 10.0); })
+          .score([](Score x) { return tanh(x) + log(1 + abs(x)) - min(x, 3.0) * max(x, -2) / x.skv(); })
+          .mask([](Pair p) { return p.i() >= p.j() && (floor_div(p.i(), 8) == p.j() % 8 || p.b() != 1); })
+          .mask([](Pair p) { return !(p.j() > p.i() - 2) || true; }),
+      R"(attention free { heads 4 head_dim 32
+  param slope : f32[heads]
+  param bias : f16[batch, sq, skv]
+  param gain : f32
+  query -x * exp2(to_f32(i) / 64) * rsqrt(d + 1.0)
+  score x + slope[h] * (j - i)
+  score x * gain + clamp(bias[b, i, j], -10, 10.0)
+  score tanh(x) + log(1 + abs(x)) - min(x, 3.0) * max(x, -2) / skv
+  mask i >= j && (i // 8 == j % 8 || b != 1)
+  mask !(j > i - 2) || true
+})");
+}
+
+TEST_CASE("a builder diagnostic points at the C++ call") {
+  const auto program = attention("wrong", {.heads = 4, .head_dim = 32});
+  const int line = __LINE__ + 1;
+  const auto graph = program.score(softcap(-1)).build();
+  REQUIRE_FALSE(graph);
+  REQUIRE(graph.errors().size() == 1);
+  const Diagnostic& error = graph.errors()[0];
+  CHECK(error.code == "block.argument-range");
+  CHECK(error.where.file == __FILE__);
+  CHECK(error.where.line == line);
+  CHECK(render(error) == std::string(__FILE__) + ":" + std::to_string(line) +
+                             ": error[block.argument-range]: c of softcap is -1; it must be greater than 0");
+}
+
+TEST_CASE("an expression that grows without end is a diagnostic") {
+  const auto program = attention("grows", {.heads = 4, .head_dim = 32});
+  const auto deep = program
+                        .score([](Score x) {
+                          Term sum = x;
+                          for (int k = 0; k < 100000; ++k) sum = sum + 1;
+                          return sum;
+                        })
+                        .build();
+  REQUIRE_FALSE(deep);
+  CHECK(deep.errors()[0].code == "expression.too-large");
+  const auto wide = program
+                        .score([](Score x) {
+                          Term sum = x;
+                          for (int k = 0; k < 64; ++k) sum = sum + sum;
+                          return sum;
+                        })
+                        .build();
+  REQUIRE_FALSE(wide);
+  CHECK(wide.errors()[0].code == "expression.too-large");
+}
+
+TEST_CASE("numbers that are none are a diagnostic") {
+  const auto program = attention("nan", {.heads = 4, .head_dim = 32});
+  CHECK_FALSE(program.score(scale(std::nan(""))).build());
+  CHECK_FALSE(program.score(scale(INFINITY)).build());
+  CHECK_FALSE(program.score([](Score x) { return x * 1e300; }).build());
+  CHECK_FALSE(program.mask([](Pair p) { return p.i() < 1LL << 40; }).build());
+}
+
+}  // namespace
+}  // namespace attnfuse
