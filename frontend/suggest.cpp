@@ -31,7 +31,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string suggest(std::string_view word, std::span<const std::string_view> known, std::string otherwise) {
-  if (word.size() > kMaxWord) return otherwise;
+  if (word.size() < 2 || word.size() > kMaxWord) return otherwise;
   std::string_view best;
   std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;
   for (std::string_view candidate : known) {

@@ -1,0 +1,81 @@
+// For tests: values of a program's stages at single points, through ir's evaluate.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "frontend/parser.h"
+#include "ir/algorithm.h"
+#include "ir/analysis.h"
+
+namespace attnfuse {
+
+struct At {
+  std::int64_t b = 0, h = 0, g = 0, i = 0, j = 0, d = 0;
+  std::int64_t batch = 1, sq = 1, skv = 1;
+};
+
+class StageValues {
+ public:
+  // The lines of a program with 8 query and 4 key/value heads of 16 elements.
+  explicit StageValues(const std::string& lines, int heads = 8)
+      : StageValues(
+            parse_one("attention t { heads " + std::to_string(heads) + " kv_heads " +
+                      std::to_string(heads % 4 == 0 ? 4 : 1) + " head_dim 16 dtype f32 " + lines + " }"),
+            lines) {}
+
+  // x[d] of the query, key or value row; the score.
+  std::vector<double> row = std::vector<double>(16);
+  double score = 0;
+  // Captured tensors: value at the first index.
+  std::map<std::string, std::vector<double>> tensors;
+
+  double query(const At& at) { return value(graph_.operand(find<Scores>(graph_), 0), at); }
+  double key(const At& at) { return value(graph_.operand(find<Scores>(graph_), 1), at); }
+  double scored(const At& at) { return value(graph_.operand(find<Normalize>(graph_), 0), at); }
+  bool allowed(const At& at) { return value(graph_.operand(find<Normalize>(graph_), 1), at) != 0; }
+  double sink(const At& at) { return value(graph_.operand(find<Normalize>(graph_), 2), at); }
+  const Graph& graph() const { return graph_; }
+
+ private:
+  StageValues(const Result<Graph>& graph, const std::string& lines) {
+    REQUIRE_MESSAGE(graph, lines << "\n" << render(graph.errors()));
+    graph_ = *graph;
+  }
+
+  static std::int64_t mate(const Partner& partner, std::int64_t d) {
+    if (d >= partner.count) return d;
+    if (partner.pairs == RotaryPairs::interleaved) return d % 2 == 0 ? d + 1 : d - 1;
+    return (d + partner.count / 2) % partner.count;
+  }
+
+  double value(NodeId root, const At& at) {
+    EvaluateContext context;
+    const std::int64_t indices[] = {at.b, at.h, at.g, at.i, at.j, at.d};
+    std::copy(std::begin(indices), std::end(indices), context.index);
+    context.sizes[std::size_t(Size::batch)] = at.batch;
+    context.sizes[std::size_t(Size::sq)] = at.sq;
+    context.sizes[std::size_t(Size::skv)] = at.skv;
+    context.leaf = [&](NodeId id) {
+      const Node& node = graph_.node(id);
+      if (as<Scores>(node)) return score;
+      if (as<Input>(node)) return row[std::size_t(at.d)];
+      const Partner* partner = as<Partner>(node);
+      REQUIRE(partner);
+      At other = at;
+      other.d = mate(*partner, at.d);
+      return value(graph_.operand(id, 0), other);
+    };
+    context.element = [&](TensorId id, std::span<const std::int64_t> index) {
+      return tensors.at(graph_.tensor(id).name).at(std::size_t(index[0]));
+    };
+    return evaluate(graph_, root, context);
+  }
+
+  Graph graph_;
+};
+
+}  // namespace attnfuse
