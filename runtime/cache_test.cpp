@@ -4,12 +4,13 @@
 #include <sys/resource.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <thread>
 
 #include "runtime/process.h"
+#include "runtime/test_environment.h"
 
 using namespace attnfuse;
+using namespace attnfuse::testing;
 namespace fs = std::filesystem;
 
 namespace {
@@ -30,31 +31,6 @@ bool same(const Binary& a, const Binary& b) {
 struct Fixture {
   TemporaryDirectory directory = TemporaryDirectory::create().value();
   fs::path path = directory.path() / "cache";
-};
-
-// Sets an environment variable for one scope.
-class Environment {
- public:
-  Environment(const char* name, const char* value) : name_(name) {
-    const char* old = std::getenv(name);
-    if (old) old_ = old;
-    had_ = old != nullptr;
-    if (value)
-      setenv(name, value, 1);
-    else
-      unsetenv(name);
-  }
-  ~Environment() {
-    if (had_)
-      setenv(name_, old_.c_str(), 1);
-    else
-      unsetenv(name_);
-  }
-
- private:
-  const char* name_;
-  std::string old_;
-  bool had_;
 };
 
 }  // namespace

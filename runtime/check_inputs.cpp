@@ -106,6 +106,21 @@ void check_strides(const TensorInfo& tensor, const TensorLayout& layout, Diagnos
              "make the last axis contiguous");
 }
 
+Diagnostics check_bytes(const HostTensors& inputs) {
+  Diagnostics errors;
+  for (const auto& [tensor_name, tensor] : inputs) {
+    const auto needed =
+        std::size_t(tensor.layout.span_elements()) * std::size_t(size_in_bytes(tensor.layout.dtype));
+    if (tensor.bytes.size() < needed)
+      errors.push_back({"input.bytes",
+                        fmt::format("tensor '{}' holds {} bytes, its shape and strides span {}", tensor_name,
+                                    tensor.bytes.size(), needed),
+                        {},
+                        "supply all of its elements"});
+  }
+  return errors;
+}
+
 }  // namespace
 
 Result<Sizes> check_inputs(const Graph& graph, const std::map<std::string, TensorLayout>& inputs) {
@@ -141,6 +156,15 @@ Result<Sizes> check_inputs(const Graph& graph, const std::map<std::string, Tenso
   }
   if (!errors.empty()) return errors;
   return Sizes{sizes.value(Size::batch), sizes.value(Size::sq), sizes.value(Size::skv)};
+}
+
+Result<Sizes> check_inputs(const Graph& graph, const HostTensors& inputs) {
+  std::map<std::string, TensorLayout> layouts;
+  for (const auto& [tensor_name, tensor] : inputs) layouts.emplace(tensor_name, tensor.layout);
+  auto sizes = check_inputs(graph, layouts);
+  if (!sizes) return sizes;
+  if (auto errors = check_bytes(inputs); !errors.empty()) return errors;
+  return sizes;
 }
 
 }  // namespace attnfuse

@@ -1,7 +1,5 @@
 #include "runtime/reference.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -181,29 +179,11 @@ ReferenceOutputs ReferenceRun<Real>::run() {
   return outputs;
 }
 
-Diagnostics check_bytes(const HostTensors& inputs) {
-  Diagnostics errors;
-  for (const auto& [tensor_name, tensor] : inputs) {
-    const auto needed =
-        std::size_t(tensor.layout.span_elements()) * std::size_t(size_in_bytes(tensor.layout.dtype));
-    if (tensor.bytes.size() < needed)
-      errors.push_back({"input.bytes",
-                        fmt::format("tensor '{}' holds {} bytes, its shape and strides span {}", tensor_name,
-                                    tensor.bytes.size(), needed),
-                        {},
-                        "supply all of its elements"});
-  }
-  return errors;
-}
-
 }  // namespace
 
 Result<ReferenceOutputs> reference(const Graph& graph, const HostTensors& inputs, Rounding rounding) {
-  std::map<std::string, TensorLayout> layouts;
-  for (const auto& [tensor_name, tensor] : inputs) layouts.emplace(tensor_name, tensor.layout);
-  const auto sizes = check_inputs(graph, layouts);
+  const auto sizes = check_inputs(graph, inputs);
   if (!sizes) return sizes.errors();
-  if (auto errors = check_bytes(inputs); !errors.empty()) return errors;
   return rounding == Rounding::none ? ReferenceRun<double>(graph, inputs, *sizes).run()
                                     : ReferenceRun<float>(graph, inputs, *sizes).run();
 }

@@ -20,10 +20,13 @@ struct ReferenceOutputs {
 };
 
 // Inputs by name: q, k, v and the captured tensors. Diagnostics as check_inputs.
-Result<ReferenceOutputs> reference(const Graph& graph, const HostTensors& inputs, Rounding rounding = Rounding::none);
+Result<ReferenceOutputs> reference(const Graph& graph, const HostTensors& inputs,
+                                   Rounding rounding = Rounding::none);
 
-// Shapes, dtypes and strides of all inputs against the program: "input.missing", "input.dtype", "input.shape",
-// "input.stride", "input.unknown".
+// Shapes, dtypes and strides of all inputs against the program: "input.missing", "input.dtype",
+// "input.shape", "input.stride", "input.unknown".
 Result<Sizes> check_inputs(const Graph& graph, const std::map<std::string, TensorLayout>& inputs);
+// Also that each tensor holds the bytes its layout spans: "input.bytes".
+Result<Sizes> check_inputs(const Graph& graph, const HostTensors& inputs);
 
 }  // namespace attnfuse
