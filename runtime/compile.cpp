@@ -48,6 +48,20 @@ Result<Source> source_text(const Backend& backend, const TileProgram& program) {
   return Source{std::move(text).value(), source->entry, source->extension};
 }
 
+// From the cache, or by the assembler and then cached.
+Result<Binary> assembled(const Backend& backend, const Source& source, const Target& target,
+                         KernelCache& cache, bool& from_cache, Diagnostics& notes) {
+  const std::string assembler = backend.assembler();
+  if (assembler.empty()) return backend.assemble(source, target);
+  const std::string key = fmt::format("{}\n{}\n{}\n{}", target.name, assembler, source.entry, source.text);
+  if (auto found = cache.find(key)) return from_cache = true, std::move(*found);
+  auto binary = backend.assemble(source, target);
+  if (!binary) return binary;
+  const Diagnostics stored = cache.store(key, *binary);
+  notes.insert(notes.end(), stored.begin(), stored.end());
+  return binary;
+}
+
 }  // namespace
 
 Result<Compiled> compile(const Graph& graph, const Backend& backend, const Target& target,
@@ -66,21 +80,13 @@ Result<Compiled> compile(const Graph& graph, const Backend& backend, const Targe
   if (!source) return source.errors();
   dump.write("source", source->extension, source->text);
 
-  const std::string key =
-      fmt::format("{}\n{}\n{}\n{}", target.name, backend.assembler(), source->entry, source->text);
-  std::optional<Binary> cached = cache.find(key);
-  const bool from_cache = cached.has_value();
-  if (!cached) {
-    auto assembled = backend.assemble(*source, target);
-    if (!assembled) return assembled.errors();
-    cached = std::move(assembled).value();
-    const Diagnostics stored = cache.store(key, *cached);
-    notes.insert(notes.end(), stored.begin(), stored.end());
-  }
-  dump.write("binary", cached->format, as_text(cached->bytes));
-  if (!cached->log.empty()) dump.write("assembler", "log", cached->log);
-  return Compiled{std::move(program).value(), std::move(source).value(), std::move(*cached), from_cache,
-                  std::move(notes)};
+  bool from_cache = false;
+  auto binary = assembled(backend, *source, target, cache, from_cache, notes);
+  if (!binary) return binary.errors();
+  dump.write("binary", binary->format, as_text(binary->bytes));
+  if (!binary->log.empty()) dump.write("assembler", "log", binary->log);
+  return Compiled{std::move(program).value(), std::move(source).value(), std::move(binary).value(),
+                  from_cache, std::move(notes)};
 }
 
 Result<Compiled> compile(const Graph& graph, const Target& target, const CompileOptions& options) {

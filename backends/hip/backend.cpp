@@ -22,6 +22,7 @@ class HipBackend : public Backend {
   Result<Binary> assemble(const Source& source, const Target& target) const override {
     return hip::assemble(source.text, source.entry, target);
   }
+  std::string assembler() const override { return hip::assembler(); }
   int device_count() const override { return hip::device_count(); }
   Result<std::shared_ptr<Device>> open(int ordinal) const override { return hip::open(ordinal, targets()); }
 };
