@@ -111,7 +111,8 @@ class Verifier {
   Diagnostics run() {
     for (const Tile& tile : p_.tiles) check_tile(tile);
     for (const Channel& channel : p_.channels)
-      require(p_.tile(channel.tile).space == Space::shared, "channel " + channel.name + " must fill a shared tile");
+      require(!std::holds_alternative<OpaqueLayout>(p_.tile(channel.tile).layout),
+              "channel " + channel.name + " must fill a tile that threads can address");
     int end = 0;
     for (const ParamField& field : p_.params) {
       require(field.offset >= end, "argument " + field.name + " overlaps the one before it");

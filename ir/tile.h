@@ -50,7 +50,8 @@ struct Tile {
 //   put   asks for rows of the source     take  waits until they are visible to all threads
 // direct: put loads and stores.   staged: put loads into registers, take stores.   async: put starts a
 // background copy, take waits for it. Every take is also a barrier for the whole workgroup.
-// Rows at or past the limit and columns at or past the tensor's last extent are zero.
+// Rows at or past the limit and columns at or past the tensor's last extent are zero. A channel that fills registers
+// is put once and its take is no more than a barrier.
 struct Channel {
   std::string name;
   TileId tile;

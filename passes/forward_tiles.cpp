@@ -10,6 +10,8 @@ namespace {
 constexpr int kLanesPerRow = 4;
 // Padding of shared rows, in bytes: rows stay 16-byte aligned and start in different banks.
 constexpr int kRowPaddingBytes = 16;
+// The widest access of every machine.
+constexpr int kChunkBytes = 16;
 
 int round_up(int value, int step) { return (value + step - 1) / step * step; }
 
@@ -50,14 +52,19 @@ class Planner {
     const int block_q = schedule_.block_q, block_k = schedule_.block_k;
     const TileDim query{Axis::i, "q_begin"}, key{Axis::j, "k_begin"}, dim{Axis::d, ""};
 
-    plan_.query = shared("q_shared", info_.dtype, block_q, head, query, dim);
+    // Query operands that lie in whole chunks come straight from global memory; others are spread by way of shared.
+    const FragmentLayout operand =
+        schedule_.query_in_registers ? query_operand_layout(unit_, schedule_, head) : FragmentLayout{};
+    const bool whole_chunks = !operand.registers.empty() && operand.registers[0].axis == TileAxis::col &&
+                              operand.registers[0].stride == 1 &&
+                              operand.registers[0].extent * size_in_bytes(info_.dtype) >= kChunkBytes;
+    if (schedule_.query_in_registers)
+      (whole_chunks ? plan_.query : plan_.query_operand) =
+          registers("q_operand", info_.dtype, block_q, head, query, dim, operand);
+    if (!whole_chunks) plan_.query = shared("q_shared", info_.dtype, block_q, head, query, dim);
     plan_.key = shared("k_shared", info_.dtype, block_k, head, key, dim);
     // Transposed units read values as rows of keys, so that four to eight keys are one access.
     plan_.value = shared("v_shared", info_.dtype, block_k, v_head, key, dim, unit_.transposed);
-    if (schedule_.query_in_registers)
-      plan_.query_operand = registers("q_operand", info_.dtype, block_q, head, query, dim,
-                                      query_operand_layout(unit_, schedule_, head));
-
     const FragmentLayout rows = thread_layout(target_, schedule_, block_k);
     if (unit_.opaque) {
       plan_.scores = opaque("s_matrix", DType::f32, block_q, block_k, query, key);

@@ -10,8 +10,8 @@ namespace attnfuse {
 
 struct ForwardTiles {
   std::vector<Tile> tiles;
-  TileId query, key, value;  // shared
-  TileId query_operand;      // registers; valid when schedule.query_in_registers
+  TileId query, key, value;  // shared; query_in_registers may fill query operands without
+  TileId query_operand;      // registers, read from a shared query
   TileId scores;             // the first product's accumulator
   TileId scores_shared;      // opaque units: scores pass through here to rows of threads
   TileId scores_rows;        // opaque units: scores as rows of threads; else the same tile as `scores`

@@ -79,6 +79,46 @@ int CDialect::chunk_elements(const TileWriter& writer, const Channel& channel) c
   return elements;
 }
 
+// x[chunk]: the elements from d0 on of row i or j, transformed, or zeros unless `inside`.
+void CDialect::read_chunk(TileWriter& writer, const Channel& channel, int chunk, const std::string& inside) const {
+  SourceWriter& out = writer.out();
+  const TileProgram& program = writer.program();
+  const TensorInfo& source = program.expressions.tensor(channel.source);
+  const std::string element = std::string(name(source.dtype));
+  out.line(fmt::format("float x[{}] = {{}};", chunk));
+  out.open(fmt::format("if ({})", inside));
+  out.line(fmt::format("const af_i64 row_base = {0}_base + af_i64({1}) * args.{0}_stride_s;", source.name, source.role == TensorRole::query ? "i" : "j"));
+  const std::string load = "af_load_chunk_" + element;
+  out.line(fmt::format("{}(x, {});", load, element_pointer(type(source.dtype), source.name, "row_base + d0")));
+  if (channel.transform.valid()) {
+    const Graph& graph = program.expressions;
+    std::map<NodeId, std::string> inputs;
+    for (NodeId id : partners(graph, channel.transform)) {
+      const Partner& partner = *as<Partner>(graph.node(id));
+      if (partner.pairs == RotaryPairs::interleaved) {
+        inputs[id] = fmt::format("x[d < {} ? e1 ^ 1 : e1]", partner.count);
+        continue;
+      }
+      const std::string array = fmt::format("partner_{}", inputs.size());
+      out.line(fmt::format("float {}[{}];", array, chunk));
+      out.line(fmt::format("{}({}, {});", load, array, element_pointer(type(source.dtype), source.name, fmt::format("row_base + {}", partner_index(partner, "d0")))));
+      inputs[id] = array + "[e1]";
+    }
+    out.line(fmt::format("float y[{}];", chunk));
+    writer.open_loop(fmt::format("for (int e1 = 0; e1 < {}; ++e1)", chunk));
+    out.line("const int d = d0 + e1;");
+    const Surroundings here{[](const std::string& name) { return name; }, [](Axis axis) { return std::string(name(axis)); },
+                            [&](NodeId id) { return inputs.count(id) != 0 ? inputs.at(id) : "x[e1]"; }};
+    const std::string value = writer.expression(channel.transform, here);
+    out.line(fmt::format("y[e1] = {};", value));
+    out.close();
+    writer.open_loop(fmt::format("for (int e1 = 0; e1 < {}; ++e1)", chunk));
+    out.line("x[e1] = y[e1];");
+    out.close();
+  }
+  out.close();
+}
+
 // Whole chunks of 16 bytes: plain ones move as they are, transformed ones pass through registers as f32.
 void CDialect::put(TileWriter& writer, const Put& put) const {
   const Channel& channel = writer.program().channel(put.channel);
@@ -122,38 +162,7 @@ void CDialect::put(TileWriter& writer, const Put& put) const {
   out.open(fmt::format("for (int e = thread; e < {}; e += {})", to.rows * per_row, program.threads()));
   out.line(fmt::format("const int row = e / {0}, d0 = e % {0} * {1};", per_row, chunk));
   out.line(fmt::format("const int {} = {} + row;", position, first));
-  out.line(fmt::format("float x[{}] = {{}};", chunk));
-  out.open(fmt::format("if ({})", inside));
-  out.line(fmt::format("const af_i64 row_base = {};", at));
-  const std::string load = "af_load_chunk_" + element;
-  out.line(fmt::format("{}(x, {});", load, element_pointer(type(to.type), source.name, "row_base + d0")));
-  if (channel.transform.valid()) {
-    const Graph& graph = program.expressions;
-    std::map<NodeId, std::string> inputs;
-    for (NodeId id : partners(graph, channel.transform)) {
-      const Partner& partner = *as<Partner>(graph.node(id));
-      if (partner.pairs == RotaryPairs::interleaved) {
-        inputs[id] = fmt::format("x[d < {} ? e1 ^ 1 : e1]", partner.count);
-        continue;
-      }
-      const std::string array = fmt::format("partner_{}", inputs.size());
-      out.line(fmt::format("float {}[{}];", array, chunk));
-      out.line(fmt::format("{}({}, {});", load, array, element_pointer(type(to.type), source.name, fmt::format("row_base + {}", partner_index(partner, "d0")))));
-      inputs[id] = array + "[e1]";
-    }
-    out.line(fmt::format("float y[{}];", chunk));
-    writer.open_loop(fmt::format("for (int e1 = 0; e1 < {}; ++e1)", chunk));
-    out.line("const int d = d0 + e1;");
-    const Surroundings here{[](const std::string& name) { return name; }, [](Axis axis) { return std::string(name(axis)); },
-                            [&](NodeId id) { return inputs.count(id) != 0 ? inputs.at(id) : "x[e1]"; }};
-    const std::string value = writer.expression(channel.transform, here);
-    out.line(fmt::format("y[e1] = {};", value));
-    out.close();
-    writer.open_loop(fmt::format("for (int e1 = 0; e1 < {}; ++e1)", chunk));
-    out.line("x[e1] = y[e1];");
-    out.close();
-  }
-  out.close();
+  read_chunk(writer, channel, chunk, inside);
   if (transposed) {
     writer.open_loop(fmt::format("for (int e1 = 0; e1 < {}; ++e1)", chunk));
     out.line(fmt::format("{}[{}] = {};", to.name, TileWriter::shared_index(to, "row", "d0 + e1"), to.type == DType::f32 ? "x[e1]" : fmt::format("af_to_{}(x[e1])", element)));
@@ -194,7 +203,7 @@ void CDialect::begin_file(TileWriter& writer, std::string_view types, std::strin
   for (const TensorInfo& tensor : writer.program().expressions.tensors())
     if (tensor.role == TensorRole::constant) constant_table(out, tensor.name, tensor.values);
   out.open("struct Arguments");
-  argument_fields(writer, "af_u64", "af_i64");
+  argument_fields(writer, argument_pointer(), "af_i64");
   out.close(";");
   out.blank();
 }

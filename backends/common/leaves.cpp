@@ -77,23 +77,25 @@ void TileWriter::put_elements(const Put& put) {
   std::string inside = fmt::format("{} < {}", position_name, scalar(put.row_limit));
   if (extent < to.cols) inside += fmt::format(" && d < {}", extent);
   out_.open(fmt::format("if ({})", inside));
-  out_.line(fmt::format("const af_i64 row_base = {} + {} * args.{}_stride_s;", base_of(source.name), dialect_.int64(position_name), source.name));
-  const auto load = [&](const std::string& d) { return dialect_.load_global(source.name, source.dtype, "row_base + " + d); };
-  if (!channel.transform.valid()) {
-    out_.line(fmt::format("value = {};", load("d")));
-  } else {
-    const Graph& graph = program_.expressions;
-    const Surroundings here{[](const std::string& name) { return name; }, [](Axis axis) { return std::string(name(axis)); },
-                            [&](NodeId id) {
-                              const auto* partner = as<Partner>(graph.node(id));
-                              return load(partner == nullptr ? "d" : partner_index(*partner, "d"));
-                            }};
-    const std::string value = expression(channel.transform, here);
-    out_.line(fmt::format("value = {};", value));
-  }
+  const std::string value = source_element(channel);
+  out_.line(fmt::format("value = {};", value));
   out_.close();
   out_.line(fmt::format("{}[{}] = {};", to.name, shared_index(to, "row", "d"), from_f32(to.type, "value")));
   out_.close();
+}
+
+std::string TileWriter::source_element(const Channel& channel) {
+  const TensorInfo& source = program_.expressions.tensor(channel.source);
+  const std::string position_name = source.role == TensorRole::query ? "i" : "j";
+  out_.line(fmt::format("const af_i64 row_base = {} + {} * args.{}_stride_s;", base_of(source.name), dialect_.int64(position_name), source.name));
+  const auto load = [&](const std::string& d) { return dialect_.load_global(source.name, source.dtype, "row_base + " + d); };
+  if (!channel.transform.valid()) return load("d");
+  const Graph& graph = program_.expressions;
+  return expression(channel.transform, {[](const std::string& name) { return name; }, [](Axis axis) { return std::string(name(axis)); },
+                                        [&](NodeId id) {
+                                          const auto* partner = as<Partner>(graph.node(id));
+                                          return load(partner == nullptr ? "d" : partner_index(*partner, "d"));
+                                        }});
 }
 
 void TileWriter::multiply_elements(const Mma& mma) {

@@ -55,6 +55,8 @@ class TileWriter {
 
   // ---- generic leaves -----------------------------------------------------------------------
   void put_elements(const Put& put);
+  // Element d of row i or j of the source, transformed: writes what it needs and returns its text.
+  std::string source_element(const Channel& channel);
   void multiply_elements(const Mma& mma);  // fused multiply-adds from shared memory
   void move_elements(const Move& move);
   void store_elements(const Store& store);

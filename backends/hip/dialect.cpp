@@ -9,35 +9,48 @@
 namespace attnfuse::hip {
 namespace {
 
-// A copy staged through registers: chunks of 16 bytes, `count` per thread.
+// A copy staged through registers, in items of `rows` neighbouring chunks of 16 bytes. Tiles by columns take
+// up to four rows, so that one thread stores four neighbouring elements of a column.
 struct Stage {
-  int chunk, per_row, chunks, count;
+  int chunk, per_row, rows, items, per_thread;
 };
 Stage stage_of(const TileWriter& writer, const Channel& channel) {
   const Tile& tile = writer.tile(channel.tile);
   const int chunk = writer.dialect().chunk_elements(writer, channel);
   const int chunks = tile.rows * tile.cols / chunk, threads = writer.program().threads();
-  return {chunk, tile.cols / chunk, chunks, (chunks + threads - 1) / threads};
+  int rows = 1;
+  if (std::get<SharedLayout>(tile.layout).column_major)
+    while (rows < 4 && tile.rows % (2 * rows) == 0 && chunks / (2 * rows) >= threads) rows *= 2;
+  return {chunk, tile.cols / chunk, rows, chunks / rows, (chunks / rows + threads - 1) / threads};
 }
+int stage_registers(const Stage& stage) { return stage.per_thread * stage.rows; }
 bool is_staged(const TileWriter& writer, const Channel& channel) {
-  return channel.kind == CopyKind::staged && writer.dialect().chunk_elements(writer, channel) > 1;
+  return writer.tile(channel.tile).space == Space::shared && channel.kind == CopyKind::staged &&
+         writer.dialect().chunk_elements(writer, channel) > 1;
 }
 
-// The row and first element of a chunk.
-void open_chunks(TileWriter& writer, const Stage& stage) {
+// The first row and element of an item. Neighbouring threads read neighbouring chunks of a row; by columns
+// they write neighbouring rows.
+void open_items(TileWriter& writer, const Channel& channel, const Stage& stage) {
   SourceWriter& out = writer.out();
   const int threads = writer.program().threads();
-  writer.open_registers(stage.count, "n");
+  writer.open_registers(stage.per_thread, "n");
   out.line(fmt::format("const int e = thread + n * {};", threads));
-  if (stage.chunks % threads != 0) out.line(fmt::format("if (e >= {}) continue;", stage.chunks));
-  out.line(fmt::format("const int row = e / {0}, d0 = e % {0} * {1};", stage.per_row, stage.chunk));
+  if (stage.items % threads != 0) out.line(fmt::format("if (e >= {}) continue;", stage.items));
+  const Tile& tile = writer.tile(channel.tile);
+  const int groups = tile.rows / stage.rows;
+  if (std::get<SharedLayout>(tile.layout).column_major)
+    out.line(
+        fmt::format("const int row = e % {0} * {1}, d0 = e / {0} * {2};", groups, stage.rows, stage.chunk));
+  else
+    out.line(fmt::format("const int row = e / {0}, d0 = e % {0} * {1};", stage.per_row, stage.chunk));
 }
 
 }  // namespace
 
 void HipDialect::begin(TileWriter& writer) const {
   const TileProgram& program = writer.program();
-  begin_file(writer, prelude_types(),
+  begin_file(writer, fmt::format("#define AF_WAVE {}\n{}", program.target.warp_size, prelude_types()),
              std::string(prelude()) + std::string(tanh_prelude()) + matrix_prelude(program.unit));
   SourceWriter& out = writer.out();
   // Without the exact size the compiler assumes 1024 threads and spills; two waves per SIMD keep accumulators
@@ -58,7 +71,8 @@ void HipDialect::begin(TileWriter& writer) const {
   out.line("if (thread == 0) *has_nonfinite = 0;");
   for (const Channel& channel : program.channels)
     if (is_staged(writer, channel))
-      out.line(fmt::format("af_u32x4 {}_stage[{}];", channel.name, stage_of(writer, channel).count));
+      out.line(
+          fmt::format("af_u32x4 {}_stage[{}];", channel.name, stage_registers(stage_of(writer, channel))));
 }
 
 void HipDialect::end(TileWriter& writer) const { writer.out().close(); }
@@ -70,21 +84,76 @@ std::string HipDialect::exchange(const std::string& value, int distance) const {
 void HipDialect::put(TileWriter& writer, const Put& put) const {
   const TileProgram& program = writer.program();
   const Channel& channel = program.channel(put.channel);
+  if (writer.tile(channel.tile).space == Space::registers) return put_operand(writer, put);
   if (!is_staged(writer, channel)) return CDialect::put(writer, put);
   const Tile& to = writer.tile(channel.tile);
   const TensorInfo& source = program.expressions.tensor(channel.source);
   const int extent = source.role == TensorRole::value ? program.info.v_head_dim : program.info.head_dim;
   const std::string first = writer.scalar(put.first_row), limit = writer.scalar(put.row_limit);
+  const Stage stage = stage_of(writer, channel);
   SourceWriter& out = writer.out();
-  open_chunks(writer, stage_of(writer, channel));
-  std::string inside = fmt::format("{} + row < {}", first, limit);
+  open_items(writer, channel, stage);
+  std::string row = "row", slot = "n";
+  if (stage.rows > 1) {
+    writer.open_registers(stage.rows, "r");
+    row = "row + r";
+    slot = fmt::format("{} * n + r", stage.rows);
+  }
+  std::string inside = fmt::format("{} + {} < {}", first, row, limit);
   if (extent < to.cols) inside += fmt::format(" && d0 < {}", extent);
-  out.line(fmt::format("{}_stage[n] = af_u32x4{{0, 0, 0, 0}};", channel.name));
+  out.line(fmt::format("{}_stage[{}] = af_u32x4{{0, 0, 0, 0}};", channel.name, slot));
   out.line(
-      fmt::format("if ({}) {}_stage[n] = af_load_16(reinterpret_cast<const {}*>(args.{}_ptr) + {} + "
-                  "af_i64({} + row) * args.{}_stride_s + d0);",
-                  inside, channel.name, type(to.type), source.name, TileWriter::base_of(source.name), first,
-                  source.name));
+      fmt::format("if ({}) {}_stage[{}] = af_load_16(reinterpret_cast<const {}*>(args.{}_ptr) + {} + "
+                  "af_i64({} + {}) * args.{}_stride_s + d0);",
+                  inside, channel.name, slot, type(to.type), source.name, TileWriter::base_of(source.name),
+                  first, row, source.name));
+  if (stage.rows > 1) out.close();
+  out.close();
+}
+
+// Query operands from global memory, eight elements of a row at a time.
+void HipDialect::put_operand(TileWriter& writer, const Put& put) const {
+  constexpr int kElements = 8;
+  const TileProgram& program = writer.program();
+  const Channel& channel = program.channel(put.channel);
+  const Tile& to = writer.tile(channel.tile);
+  const TensorInfo& source = program.expressions.tensor(channel.source);
+  const bool whole = chunk_elements(writer, channel) == kElements;
+  SourceWriter& out = writer.out();
+  writer.open_loop(fmt::format("for (int r = 0; r < {}; r += {})",
+                               std::get<FragmentLayout>(to.layout).register_count(), kElements));
+  out.line(fmt::format("const int i = {} + {};", writer.scalar(put.first_row),
+                       writer.position(to, TileAxis::row, "r")));
+  out.line(fmt::format("const int d0 = {};", writer.position(to, TileAxis::col, "r")));
+  std::string inside = fmt::format("i < {}", writer.scalar(put.row_limit));
+  const std::string last =
+      program.info.head_dim < to.cols ? fmt::format(" && {{}} < {}", program.info.head_dim) : "";
+  if (whole && !channel.transform.valid()) {
+    out.line("af_u32x4 x = {0, 0, 0, 0};");
+    out.line(
+        fmt::format("if ({}{}) x = af_load_16(reinterpret_cast<const {}*>(args.{}_ptr) + {} + af_i64(i) * "
+                    "args.{}_stride_s + d0);",
+                    inside, fmt::format(fmt::runtime(last), "d0"), type(source.dtype), source.name,
+                    TileWriter::base_of(source.name), source.name));
+  } else {
+    if (whole) {
+      read_chunk(writer, channel, kElements, inside + fmt::format(fmt::runtime(last), "d0"));
+    } else {
+      out.line(fmt::format("float x[{}] = {{}};", kElements));
+      writer.open_registers(kElements, "e1");
+      out.line("const int d = d0 + e1;");
+      out.open(fmt::format("if ({}{})", inside, fmt::format(fmt::runtime(last), "d")));
+      const std::string value = writer.source_element(channel);
+      out.line(fmt::format("x[e1] = {};", value));
+      out.close();
+      out.close();
+    }
+    out.line(fmt::format("const af_u32x4 packed = af_chunk_{}(x);", name(to.type)));
+  }
+  writer.open_registers(kElements / 2, "e1");
+  out.line(
+      fmt::format("{}[r / 2 + e1] = {}[e1];", to.name, whole && !channel.transform.valid() ? "x" : "packed"));
+  out.close();
   out.close();
 }
 
@@ -93,20 +162,15 @@ void HipDialect::take(TileWriter& writer, const Take& take) const {
   SourceWriter& out = writer.out();
   if (is_staged(writer, channel)) {
     const Tile& to = writer.tile(channel.tile);
+    const auto& layout = std::get<SharedLayout>(to.layout);
     const Stage stage = stage_of(writer, channel);
-    open_chunks(writer, stage);
-    if (!std::get<SharedLayout>(to.layout).column_major) {
-      out.line(fmt::format("af_store_16({} + {}, {}_stage[n]);", to.name,
-                           TileWriter::shared_index(to, "row", "d0"), channel.name));
-    } else {  // 16-bit elements go to a column each
-      writer.open_registers(4, "x");
-      out.line(fmt::format("const af_u32 pair = {}_stage[n][x];", channel.name));
-      for (int half : {0, 1})
-        out.line(fmt::format("{}[{}] = {}(pair{});", to.name,
-                             TileWriter::shared_index(to, "row", fmt::format("(d0 + 2 * x + {})", half)),
-                             type(to.type), half == 0 ? "" : " >> 16"));
-      out.close();
-    }
+    open_items(writer, channel, stage);
+    const std::string at = fmt::format("{} + {}", to.name, TileWriter::shared_index(to, "row", "d0"));
+    if (layout.column_major)
+      out.line(fmt::format("af_store_columns<{0}>({1}, {2}, {3}_stage + {0} * n);", stage.rows, at,
+                           layout.stride, channel.name));
+    else
+      out.line(fmt::format("af_store_16({}, {}_stage[n]);", at, channel.name));
     out.close();
   }
   out.line(barrier(Scope::workgroup));
@@ -176,6 +240,30 @@ void HipDialect::mma(TileWriter& writer, const Mma& mma) const {
                        columns));
   out.close();
   out.close();
+  out.close();
+}
+
+// Eight neighbouring columns in one thread go out as one access where alignment allows.
+void HipDialect::store(TileWriter& writer, const Store& store) const {
+  const Tile& from = writer.tile(store.from);
+  const TileProgram& program = writer.program();
+  const DType dtype = program.info.dtype;
+  const auto& layout = std::get<FragmentLayout>(from.layout);
+  const bool chunks = from.cols > 1 && !layout.registers.empty() &&
+                      layout.registers[0] == Digit{8, TileAxis::col, 1} && size_in_bytes(dtype) == 2 &&
+                      program.schedule.vector_bytes >= 16;
+  if (!chunks) return writer.store_elements(store);
+  SourceWriter& out = writer.out();
+  writer.open_loop(fmt::format("for (int r = 0; r < {}; r += 8)", layout.register_count()));
+  out.line(fmt::format("const int i = {} + {}, d = {};", writer.scalar(store.first_row),
+                       writer.position(from, TileAxis::row, "r"), writer.position(from, TileAxis::col, "r")));
+  std::string inside = fmt::format("i < {}", writer.scalar(store.row_limit));
+  if (from.cols > program.info.v_head_dim) inside += fmt::format(" && d < {}", program.info.v_head_dim);
+  out.line(
+      fmt::format("if ({}) af_store_chunk_{}(reinterpret_cast<{}*>(args.{}_ptr) + {} + af_i64(i) * "
+                  "args.{}_stride_s + d, {} + r);",
+                  inside, name(dtype), type(dtype), store.output, TileWriter::base_of(store.output),
+                  store.output, from.name));
   out.close();
 }
 

@@ -19,8 +19,12 @@ class HipDialect : public CDialect {
   void take(TileWriter& writer, const Take& take) const override;
   void mma(TileWriter& writer, const Mma& mma) const override;
   void move(TileWriter& writer, const Move& move) const override;
+  void store(TileWriter& writer, const Store& store) const override;
 
  protected:
+  // A pointer, not a number: the compiler then knows that it leads to global memory.
+  std::string argument_pointer() const override { return "void*"; }
+  void put_operand(TileWriter& writer, const Put& put) const;
   std::string constant_qualifiers() const override { return "__constant__ const"; }
 };
 

@@ -77,12 +77,12 @@ Target target(const std::string& backend, const char* arch, const char* title, i
 // Rows per wave and keys per step: notes of the performance model in the README; 8 waves share each K/V tile.
 Target cdna(const std::string& backend, const char* arch, const char* title) {
   Target t = target(backend, arch, title, 64, {mfma()});
-  t.schedules = {{kHalf, 8, 64, 128, 64, 4}, {kHalf, 72, 128, 128, 32, 4}, {kHalf, 136, 192, 64, 32, 2}};
+  t.schedules = {{kHalf, 8, 128, 256, 64, 8, true}, {kHalf, 136, 256, 128, 32, 4, true}};
   return t;
 }
 Target rdna(const std::string& backend, const char* arch, const char* title, MatrixUnit unit) {
   Target t = target(backend, arch, title, 32, {std::move(unit)});
-  t.schedules = {{kHalf, 8, 128, 128, 32, 8}, {kHalf, 136, 256, 64, 16, 4}};
+  t.schedules = {{kHalf, 8, 128, 128, 32, 8, true}, {kHalf, 136, 256, 64, 16, 4}};
   return t;
 }
 
