@@ -117,10 +117,13 @@ class GpuDevice : public Device {
     const auto* loaded = dynamic_cast<const GpuModule*>(&module);
     ATTNFUSE_CHECK(loaded, "a module of another device");
     std::vector<std::byte> copy(params.begin(), params.end());
-    return status(
+    int code = driver_->make_current();
+    if (code == 0) code = driver_->launch(loaded->function(), launch, copy.data(), copy.size());
+    if (code == 0) return Unit{};  // a launch costs microseconds: the text below is made only when needed
+    return failure(
+        *driver_, code,
         fmt::format("launching {} x {} x {} workgroups of {} threads with {} bytes of shared memory",
-                    launch.grid[0], launch.grid[1], launch.grid[2], launch.threads, launch.shared_bytes),
-        [&] { return driver_->launch(loaded->function(), launch, copy.data(), copy.size()); });
+                    launch.grid[0], launch.grid[1], launch.grid[2], launch.threads, launch.shared_bytes));
   }
 
   Status synchronize() override {
@@ -141,7 +144,7 @@ class GpuDevice : public Device {
 
  private:
   template <class Call>
-  Status status(const std::string& what, Call&& call) {
+  Status status(const char* what, Call&& call) {
     int code = driver_->make_current();
     if (code == 0) code = call();
     if (code != 0) return failure(*driver_, code, what);
