@@ -2,6 +2,8 @@
 // matrices.
 #pragma once
 
+#include <functional>
+
 #include "backends/common/dialect.h"
 
 namespace attnfuse::spirv {
@@ -22,12 +24,16 @@ class GlslDialect : public Dialect {
   std::string exchange(const std::string& value, int distance) const override;
   std::string raise(const std::string& flag) const override { return "atomicOr(" + flag + ", 1);"; }
   std::string is_raised(const std::string& flag) const override { return flag + " != 0"; }
+  int chunk_elements(const TileWriter& writer, const Channel& channel) const override;
+  void put(TileWriter& writer, const Put& put) const override;
 
   explicit GlslDialect(const TileProgram& program);
 
  private:
   void extensions(SourceWriter& out) const;
   void argument_block(TileWriter& writer) const;
+  void transform_chunk(TileWriter& writer, const Channel& channel, int elements,
+                       const std::function<std::string(const std::string& d)>& load) const;
 
   const TileProgram& program_;
   bool warps_are_subgroups_;

@@ -64,6 +64,32 @@ float af_reload_f32(af_u64 base, af_i64 at) { return af_output_f32(base + af_u64
 void af_store_f16(af_u64 base, af_i64 at, float x) { af_output_f16(base + af_u64(at) * 2ul).x = af_to_f16(x); }
 void af_store_bf16(af_u64 base, af_i64 at, float x) { af_output_bf16(base + af_u64(at) * 2ul).x = af_to_bf16(x); }
 void af_store_f32(af_u64 base, af_i64 at, float x) { af_output_f32(base + af_u64(at) * 4ul).x = x; }
+// Chunks of 16 bytes at a byte offset: eight elements of 16 bits or four of 32.
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer af_pointer_chunk { uvec4 x; };
+uvec4 af_load_chunk(af_u64 base, af_i64 at) { return af_pointer_chunk(base + af_u64(at)).x; }
+void af_unpack_chunk_f16(out float x[8], uvec4 chunk) {
+  [[unroll]] for (int n = 0; n < 4; ++n) { f16vec2 pair = unpackFloat2x16(chunk[n]); x[2 * n] = float(pair.x); x[2 * n + 1] = float(pair.y); }
+}
+void af_unpack_chunk_bf16(out float x[8], uvec4 chunk) {
+  [[unroll]] for (int n = 0; n < 4; ++n) { x[2 * n] = af_from_bits(chunk[n] << 16); x[2 * n + 1] = af_from_bits(chunk[n] & 0xffff0000u); }
+}
+void af_unpack_chunk_f32(out float x[4], uvec4 chunk) {
+  [[unroll]] for (int n = 0; n < 4; ++n) x[n] = af_from_bits(chunk[n]);
+}
+uvec4 af_pack_chunk_f16(float x[8]) {
+  uvec4 chunk;
+  [[unroll]] for (int n = 0; n < 4; ++n) chunk[n] = packFloat2x16(f16vec2(af_to_f16(x[2 * n]), af_to_f16(x[2 * n + 1])));
+  return chunk;
+}
+uvec4 af_pack_chunk_bf16(float x[8]) {
+  uvec4 chunk;
+  [[unroll]] for (int n = 0; n < 4; ++n) chunk[n] = uint(af_to_bf16(x[2 * n])) | uint(af_to_bf16(x[2 * n + 1])) << 16;
+  return chunk;
+}
+uvec4 af_pack_chunk_f32(float x[4]) { return uvec4(af_bits(x[0]), af_bits(x[1]), af_bits(x[2]), af_bits(x[3])); }
+#define af_put_chunk_f16(tile, at, chunk) [[unroll]] for (int n = 0; n < 4; ++n) { f16vec2 pair = unpackFloat2x16(chunk[n]); tile[at + 2 * n] = pair.x; tile[at + 2 * n + 1] = pair.y; }
+#define af_put_chunk_bf16(tile, at, chunk) [[unroll]] for (int n = 0; n < 4; ++n) { tile[at + 2 * n] = uint16_t(chunk[n]); tile[at + 2 * n + 1] = uint16_t(chunk[n] >> 16); }
+#define af_put_chunk_f32(tile, at, chunk) [[unroll]] for (int n = 0; n < 4; ++n) tile[at + n] = af_from_bits(chunk[n]);
 // Everything before, in shared memory and in outputs, is visible to the workgroup (the subgroup) after it.
 #define af_barrier() controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsShared | gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease)
 #define af_subgroup_barrier() controlBarrier(gl_ScopeSubgroup, gl_ScopeSubgroup, gl_StorageSemanticsShared, gl_SemanticsAcquireRelease)
