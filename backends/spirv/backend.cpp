@@ -29,6 +29,7 @@ class SpirvBackend : public Backend {
     return binary;
   }
 
+  std::string assembler() const override { return glslang_version(); }
   int device_count() const override { return vulkan::device_count(); }
   Result<std::shared_ptr<Device>> open(int ordinal) const override {
     return vulkan::open(ordinal, targets_of);

@@ -5,6 +5,7 @@
 #ifdef ATTNFUSE_HAS_GLSLANG
 #include <glslang/Include/glslang_c_interface.h>
 #include <glslang/Public/resource_limits_c.h>
+#include <glslang/build_info.h>
 
 #include <memory>
 #include <mutex>
@@ -26,6 +27,9 @@ Diagnostic rejected(std::string_view log) {
 }  // namespace
 
 bool has_glslang() { return true; }
+std::string glslang_version() {
+  return fmt::format("glslang {}.{}.{}", GLSLANG_VERSION_MAJOR, GLSLANG_VERSION_MINOR, GLSLANG_VERSION_PATCH);
+}
 
 Result<Compiled> compile_glsl(const std::string& text) {
   // glslang keeps state for the process; one compilation at a time.
@@ -79,6 +83,7 @@ bool knows_extension(std::string_view name) {
 namespace attnfuse::spirv {
 
 bool has_glslang() { return false; }
+std::string glslang_version() { return {}; }
 bool knows_extension(std::string_view) { return false; }
 Result<Compiled> compile_glsl(const std::string&) {
   return Diagnostic{"toolkit.missing",

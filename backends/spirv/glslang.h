@@ -11,6 +11,8 @@ namespace attnfuse::spirv {
 
 // Whether this program was built with glslang.
 bool has_glslang();
+// "glslang 13.1.1", empty without it.
+std::string glslang_version();
 // Whether glslang knows a GLSL extension: "GL_KHR_cooperative_matrix" needs version 13.
 bool knows_extension(std::string_view name);
 
