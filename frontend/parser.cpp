@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -429,9 +430,10 @@ ParsedText parse_text(std::string_view text, const std::string& file) {
 }
 
 void by_place(Diagnostics& errors) {
-  std::ranges::stable_sort(errors, [](const Diagnostic& a, const Diagnostic& b) {
-    return std::pair(a.where.line, a.where.column) < std::pair(b.where.line, b.where.column);
-  });
+  const auto key = [](const Diagnostic& error) {
+    return std::tie(error.where.line, error.where.column, error.code, error.message);
+  };
+  std::ranges::sort(errors, [&](const Diagnostic& a, const Diagnostic& b) { return key(a) < key(b); });
 }
 
 }  // namespace
