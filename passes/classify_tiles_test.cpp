@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 
+#include "ir/algorithm.h"
 #include "ir/analysis.h"
 #include "passes/passes.h"
 #include "passes/random_expression.h"
@@ -21,25 +22,34 @@ class Classified {
  public:
   using Mask = std::function<NodeId(Graph&)>;
 
-  // `limit` is what tensor "limit" [heads] of i32 holds, "allowed" [skv] is true for even keys.
+  // `limit` is what tensor "limit" [heads] of i32 holds; "allowed" [skv] is true for even keys.
   explicit Classified(const Mask& mask, int limit = 9) : limit_(limit) {
     graph_.add_tensor({"limit", DType::i32, TensorRole::captured, {{Size::heads}}, false, {}, {}});
     graph_.add_tensor({"allowed", DType::boolean, TensorRole::captured, {{Size::skv}}, false, {}, {}});
-    mask_ = mask(graph_);
-    classes_ = classify_tiles(graph_, mask_);
+    const NodeId root = mask(graph_);
+    classes_ = classify_tiles(graph_, root);
+    mask_.emplace(graph_, std::vector{root});
+    roots_ = {classes_.first_key, classes_.end_key, classes_.empty, classes_.full};
+    for (NodeId id : cone(graph_, roots_))
+      if (graph_.node(id).type == ValueType::i32) roots_.push_back(id);
+    answers_.emplace(graph_, roots_);
   }
 
   const TileClasses& classes() const { return classes_; }
   std::string text(NodeId id) const { return expression_text(graph_, id); }
 
-  bool allowed(const Sizes& sizes, int i, int j) const {
+  bool allowed(const Sizes& sizes, int i, int j) {
     EvaluateContext context = surroundings(sizes);
     context.index[std::size_t(Axis::i)] = i;
     context.index[std::size_t(Axis::j)] = j;
-    return evaluate(graph_, mask_, context) != 0;
+    return (*mask_)(context) != 0;
   }
 
-  double at_tile(const Sizes& sizes, NodeId root, int q_begin, int k_begin) const {
+  struct Answer {
+    int first, end;  // cut to [0, skv]
+    bool empty, full;
+  };
+  Answer answer(const Sizes& sizes, int q_begin, int k_begin) {
     EvaluateContext context = surroundings(sizes);
     context.leaf = [&](NodeId id) -> double {
       const std::string& name = as<Variable>(graph_.node(id))->name;
@@ -49,7 +59,14 @@ class Classified {
       REQUIRE(name == "k_end");
       return std::min(k_begin + sizes.block_k, sizes.skv);
     };
-    return evaluate(graph_, root, context);
+    (*answers_)(context);
+    for (std::size_t k = 4; k < roots_.size(); ++k)
+      CHECK_MESSAGE((answers_->value(k) >= INT32_MIN && answers_->value(k) <= INT32_MAX), "overflow in ",
+                    text(roots_[k]));
+    const auto bound = [&](std::size_t k) {
+      return int(std::clamp(answers_->value(k), 0.0, double(sizes.skv)));
+    };
+    return {bound(0), bound(1), answers_->value(2) != 0, answers_->value(3) != 0};
   }
 
   int head = 1;
@@ -69,8 +86,9 @@ class Classified {
 
   Graph graph_{ProgramInfo{"masked", 4, 4, 64, 64, DType::f16, {}}};
   int limit_;
-  NodeId mask_;
   TileClasses classes_;
+  std::vector<NodeId> roots_;  // the four answers, then every i32 value they are made of
+  std::optional<Evaluator> mask_, answers_;
 };
 
 // What the rows of one query tile allow.
@@ -79,7 +97,7 @@ struct QueryTile {
   int first, end;  // hull of the allowed keys
 };
 
-QueryTile query_tile(const Classified& mask, const Sizes& sizes, int q_begin) {
+QueryTile query_tile(Classified& mask, const Sizes& sizes, int q_begin) {
   QueryTile tile{{}, sizes.skv, 0};
   for (int i = q_begin; i < std::min(q_begin + sizes.block_q, sizes.sq); ++i) {
     std::vector<bool> row;
@@ -95,7 +113,7 @@ QueryTile query_tile(const Classified& mask, const Sizes& sizes, int q_begin) {
 enum class Wanted { sound, exact_tiles, exact };
 
 // Every tile against brute force: sound always, tiles empty and full exactly when they are, bounds tight.
-void check(const Classified& mask, const Sizes& sizes, Wanted wanted) {
+void check(Classified& mask, const Sizes& sizes, Wanted wanted) {
   CAPTURE(sizes.sq);
   CAPTURE(sizes.skv);
   CAPTURE(sizes.block_q);
@@ -104,10 +122,7 @@ void check(const Classified& mask, const Sizes& sizes, Wanted wanted) {
   for (int q = 0; q < sizes.sq; q += sizes.block_q) {
     CAPTURE(q);
     const QueryTile tile = query_tile(mask, sizes, q);
-    const auto bound = [&](NodeId id) {
-      return std::clamp(int(mask.at_tile(sizes, id, q, 0)), 0, sizes.skv);
-    };
-    const int first = bound(mask.classes().first_key), end = bound(mask.classes().end_key);
+    const auto [first, end, ignored_empty, ignored_full] = mask.answer(sizes, q, 0);
     const bool is_inside = tile.first >= tile.end || (first <= tile.first && tile.end <= end);
     CHECK_MESSAGE(is_inside, "keys [", tile.first, ", ", tile.end, ") are allowed, bounds are [", first, ", ",
                   end, ")");
@@ -118,8 +133,7 @@ void check(const Classified& mask, const Sizes& sizes, Wanted wanted) {
       int count = 0, all = 0;
       for (const std::vector<bool>& row : tile.rows)
         for (int j = k; j < std::min(k + sizes.block_k, sizes.skv); ++j) count += row[std::size_t(j)], ++all;
-      const bool is_empty = mask.at_tile(sizes, mask.classes().empty, q, k) != 0;
-      const bool is_full = mask.at_tile(sizes, mask.classes().full, q, k) != 0;
+      const auto [first_again, end_again, is_empty, is_full] = mask.answer(sizes, q, k);
       CHECK_MESSAGE((!is_empty || count == 0), "called empty with ", count, " of ", all, " allowed");
       CHECK_MESSAGE((!is_full || count == all), "called full with ", count, " of ", all, " allowed");
       if (wanted == Wanted::sound) continue;
@@ -223,7 +237,7 @@ TEST_CASE("Global keys beside a window leave holes, and the tiles between are em
   CHECK(classified.classes().has_holes);
   const Sizes sizes{64, 64, 8, 8};
   int empty = 0;
-  for (int k = 8; k < 48; k += 8) empty += classified.at_tile(sizes, classified.classes().empty, 56, k) != 0;
+  for (int k = 8; k < 48; k += 8) empty += classified.answer(sizes, 56, k).empty;
   CHECK(empty == 5);
 }
 
@@ -258,7 +272,7 @@ TEST_CASE("What only data decides is never full and never empty by itself") {
   Classified with_causal([&](Graph& g) { return both(g, data(g), causal(g)); });
   CHECK(!with_causal.classes().has_holes);
   const Sizes sizes{16, 16, 4, 4};
-  CHECK(with_causal.at_tile(sizes, with_causal.classes().empty, 0, 4) != 0);
+  CHECK(with_causal.answer(sizes, 0, 4).empty);
 }
 
 TEST_CASE("A constant mask is everything or nothing") {
