@@ -61,8 +61,8 @@ class Classified {
     };
     (*answers_)(context);
     for (std::size_t k = 4; k < roots_.size(); ++k)
-      CHECK_MESSAGE((answers_->value(k) >= INT32_MIN && answers_->value(k) <= INT32_MAX), "overflow in ",
-                    text(roots_[k]));
+      if (answers_->value(k) < INT32_MIN || answers_->value(k) > INT32_MAX)
+        FAIL_CHECK("overflow in ", text(roots_[k]));
     const auto bound = [&](std::size_t k) {
       return int(std::clamp(answers_->value(k), 0.0, double(sizes.skv)));
     };
@@ -182,7 +182,19 @@ NodeId limit(Graph& g) { return g.add(Gather{{0}}, {g.index(Axis::h)}); }
 TEST_CASE("Causal masks are classified exactly, aligned to either corner") {
   check_all(causal, Wanted::exact);
   check_all([](Graph& g) { return g.apply(Op::ile, {key(g), row(g)}); }, Wanted::exact);
+  check_all([](Graph& g) { return g.apply(Op::logical_not, {g.apply(Op::ilt, {row(g), key(g)})}); },
+            Wanted::exact);
   CHECK(!Classified(causal).classes().has_holes);
+}
+
+TEST_CASE("The complement of a window is bounded by nothing, and its full and empty tiles are known") {
+  const Classified::Mask outside = [](Graph& g) { return g.apply(Op::logical_not, {window(g, 6)}); };
+  check_all(outside, Wanted::exact_tiles);
+  CHECK(Classified(outside).classes().has_holes);
+}
+
+TEST_CASE("A mask without the key's position allows all keys of a row or none") {
+  check_all([](Graph& g) { return g.apply(Op::ilt, {row(g), limit(g)}); }, Wanted::exact);
 }
 
 TEST_CASE("Windows are classified exactly, one-sided, two-sided and through an absolute distance") {
