@@ -12,6 +12,7 @@ namespace attnfuse {
 namespace {
 
 // An entry: magic, resources, the six fields each as a length and its bytes, checksum of all before it.
+// The number in the magic changes with the layout and with the options that assemblers are called with.
 constexpr std::string_view kMagic = "attnfuse-kernel-1\n";
 
 std::uint64_t fnv1a(std::string_view text) {
