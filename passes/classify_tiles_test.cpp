@@ -237,6 +237,12 @@ TEST_CASE("A captured limit of any size bounds the keys without overflow") {
     CAPTURE(length);
     check_all([](Graph& g) { return g.apply(Op::ile, {key(g), limit(g)}); }, Wanted::exact, length);
     check_all([](Graph& g) { return g.apply(Op::igt, {limit(g), key(g)}); }, Wanted::exact, length);
+    check_all([](Graph& g) { return g.apply(Op::ilt, {limit(g), key(g)}); }, Wanted::exact, length);
+    check_all([](Graph& g) { return g.apply(Op::ige, {key(g), limit(g)}); }, Wanted::exact, length);
+    check_all([](Graph& g) { return g.apply(Op::ige, {g.apply(Op::iadd, {key(g), i32(g, 3)}), limit(g)}); },
+              Wanted::exact, length);
+    check_all([](Graph& g) { return g.apply(Op::ige, {limit(g), g.apply(Op::iadd, {key(g), i32(g, 3)})}); },
+              Wanted::exact, length);
   }
 }
 

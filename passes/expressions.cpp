@@ -13,10 +13,12 @@ bool is_leaf(const Node& node) {
   return as<Constant>(node) || as<SizeOf>(node) || as<Index>(node) || as<Variable>(node);
 }
 
-// Worth a register for the whole loop: reads memory or costs more than a few instructions.
+// Worth a register for the whole loop: reads memory or costs more than a few instructions. Scalars are hoisted
+// by themselves.
 bool is_expensive(const Graph& graph, NodeId root) {
   for (NodeId id : cone(graph, {root})) {
     const Node& node = graph.node(id);
+    if (node.axes.within(kScalarAxes)) continue;
     if (as<Gather>(node)) return true;
     if (const auto* apply = as<Apply>(node)) {
       switch (apply->op) {
@@ -32,61 +34,54 @@ bool is_expensive(const Graph& graph, NodeId root) {
   return false;
 }
 
-class Hoister {
- public:
-  Hoister(Graph& graph, std::string prefix) : graph_(graph), prefix_(std::move(prefix)) {}
-
-  Hoisted run(NodeId root) {
-    result_.root = visit(root);
-    return std::move(result_);
-  }
-
- private:
-  NodeId visit(NodeId id) {
-    if (const auto found = done_.find(id); found != done_.end()) return found->second;
-    const NodeId result = place(id);
-    done_[id] = result;
-    return result;
-  }
-
-  NodeId place(NodeId id) {
-    const Node node = graph_.node(id);
-    if (is_leaf(node)) return id;
-    if (node.axes.within(kScalarAxes)) return keep(id, result_.scalars, "");
-    if (node.axes.within(kScalarAxes | Axes{Axis::i}) && is_expensive(graph_, id)) return keep(rebuild(id), result_.rows, "_i");
-    if (node.axes.within(kScalarAxes | Axes{Axis::j}) && is_expensive(graph_, id)) return keep(rebuild(id), result_.columns, "_j");
-    return rebuild(id);
-  }
-
-  NodeId rebuild(NodeId id) {
-    const Node node = graph_.node(id);
-    std::vector<NodeId> operands = graph_.operands(id);
-    bool changed = false;
-    for (NodeId& operand : operands) {
-      const NodeId mapped = visit(operand);
-      changed |= mapped != operand;
-      operand = mapped;
-    }
-    return changed ? graph_.add(node.kind, operands, node.where) : id;
-  }
-
-  NodeId keep(NodeId id, std::vector<Hoisted::Value>& values, const std::string& suffix) {
-    const Node node = graph_.node(id);
-    if (is_leaf(node)) return id;
-    std::string base = prefix_;
-    if (const auto* gather = as<Gather>(node)) base = graph_.tensor(gather->tensor).name;
-    std::string name = fmt::format("{}{}_{}", base, suffix, values.size());
-    values.push_back({name, id});
-    return graph_.variable(name, node.type, node.axes);
-  }
-
-  Graph& graph_;
-  std::string prefix_;
-  Hoisted result_;
-  std::map<NodeId, NodeId> done_;
-};
-
 }  // namespace
+
+Hoisted Hoister::run(NodeId root, const std::string& prefix) {
+  prefix_ = prefix;
+  result_ = {};
+  result_.root = visit(root);
+  return std::move(result_);
+}
+
+NodeId Hoister::visit(NodeId id) {
+  if (const auto found = done_.find(id); found != done_.end()) return found->second;
+  const NodeId result = place(id);
+  done_[id] = result;
+  return result;
+}
+
+NodeId Hoister::place(NodeId id) {
+  const Node node = graph_->node(id);
+  if (is_leaf(node)) return id;
+  if (node.axes.within(kScalarAxes)) return keep(id, result_.scalars, "");
+  const bool per_row = node.axes.within(kScalarAxes | Axes{Axis::i});
+  const bool per_column = node.axes.within(kScalarAxes | Axes{Axis::j});
+  if ((per_row || per_column) && is_expensive(*graph_, id))
+    return per_row ? keep(rebuild(id), result_.rows, "_i") : keep(rebuild(id), result_.columns, "_j");
+  return rebuild(id);
+}
+
+NodeId Hoister::rebuild(NodeId id) {
+  const Node node = graph_->node(id);
+  std::vector<NodeId> operands = graph_->operands(id);
+  bool changed = false;
+  for (NodeId& operand : operands) {
+    const NodeId mapped = visit(operand);
+    changed |= mapped != operand;
+    operand = mapped;
+  }
+  return changed ? graph_->add(node.kind, operands, node.where) : id;
+}
+
+NodeId Hoister::keep(NodeId id, std::vector<Hoisted::Value>& values, const std::string& suffix) {
+  const Node node = graph_->node(id);
+  if (is_leaf(node)) return id;
+  std::string base = prefix_;
+  if (const auto* gather = as<Gather>(node)) base = graph_->tensor(gather->tensor).name;
+  std::string name = fmt::format("{}{}_{}", base, suffix, count_++);
+  values.push_back({name, id});
+  return graph_->variable(name, node.type, node.axes);
+}
 
 NodeId substitute(Graph& graph, NodeId root, const std::map<NodeId, NodeId>& replacements) {
   std::map<NodeId, NodeId> mapped = replacements;
@@ -117,7 +112,5 @@ Peeled peel_factor(const Graph& graph, NodeId root) {
   }
   return {root, 1};
 }
-
-Hoisted hoist(Graph& graph, NodeId root, const std::string& prefix) { return Hoister(graph, prefix).run(root); }
 
 }  // namespace attnfuse

@@ -30,7 +30,26 @@ struct Hoisted {
   std::vector<Value> scalars, rows, columns;
   NodeId root;
 };
-// `prefix` starts the names of hoisted values that have no better one.
-Hoisted hoist(Graph& graph, NodeId root, const std::string& prefix);
+
+// Hoists from one root after another. A value that several roots contain is hoisted once, by the first; every name
+// ends in a number of its own.
+class Hoister {
+ public:
+  explicit Hoister(Graph& graph) : graph_(&graph) {}
+  // `prefix` starts the names of hoisted values that have no better one.
+  Hoisted run(NodeId root, const std::string& prefix);
+
+ private:
+  NodeId visit(NodeId id);
+  NodeId place(NodeId id);
+  NodeId rebuild(NodeId id);
+  NodeId keep(NodeId value, std::vector<Hoisted::Value>& values, const std::string& suffix);
+
+  Graph* graph_;
+  std::string prefix_;
+  Hoisted result_;
+  int count_ = 0;
+  std::map<NodeId, NodeId> done_;
+};
 
 }  // namespace attnfuse

@@ -139,12 +139,12 @@ NodeId Folder::apply(ScalarOp op, std::span<const NodeId> given, Where where) {
   if (values.size() == operands.size()) {
     const double value = row.value(values);
     if (representable(value, row.result)) return constant(value, row.result);
-  } else if (is_commutative(op)) {
+  } else if (is_commutative(op) || exchanged(op) != op) {
     const auto rank = [&](NodeId id) { return std::pair(constant_of(id).has_value(), id); };
-    if (rank(operands[1]) < rank(operands[0])) std::swap(operands[0], operands[1]);
-  } else if (exchanged(op) != op && constant_of(operands[0])) {
-    std::swap(operands[0], operands[1]);
-    op = exchanged(op);
+    if (rank(operands[1]) < rank(operands[0])) {
+      std::swap(operands[0], operands[1]);
+      op = exchanged(op);
+    }
   }
   if (const NodeId id = simpler(*this, op, operands); id.valid()) return id;
   Axes axes;

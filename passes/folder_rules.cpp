@@ -244,8 +244,13 @@ NodeId integer_extremum(const Rule& r) {
 }
 
 NodeId integer_comparison(const Rule& r) {
-  if (r.x[0] != r.x[1]) return kNone;
-  return r.truth(r.op == Op::ile || r.op == Op::ige || r.op == Op::ieq);
+  if (r.x[0] == r.x[1]) return r.truth(r.op == Op::ile || r.op == Op::ige || r.op == Op::ieq);
+  const std::optional<double> bound = r.constant(1);
+  if (!bound) return kNone;
+  if (const NodeId y = r.under(0, Op::isub); y.valid() && *bound == 0)
+    return r.made(r.op, {y, r.under(0, Op::isub, 1)});
+  const auto [base, offset] = split_offset(r, r.x[0]);
+  return offset != 0 && fits_i32(*bound - offset) ? r.made(r.op, {base, r.i32(*bound - offset)}) : kNone;
 }
 
 // -- boolean --------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ class Solver {
   }
 
   std::optional<KeyBounds> at_most(NodeId term, const Linear& limit) {
-    if (as<Index>(folder_.graph().node(term))) return KeyBounds{{}, end_after(limit), false};
+    if (as<Index>(folder_.graph().node(term))) return KeyBounds{{}, bound(limit + Linear::of(1)), false};
     const auto [op, x, y] = operation(term);
     if (op == Op::idiv) {
       const std::optional<double> divisor = folder_.constant_of(y);
@@ -83,7 +83,7 @@ class Solver {
   }
 
   std::optional<KeyBounds> at_least(NodeId term, const Linear& limit) {
-    if (as<Index>(folder_.graph().node(term))) return KeyBounds{node_of(folder_, limit), {}, false};
+    if (as<Index>(folder_.graph().node(term))) return KeyBounds{bound(limit), {}, false};
     const auto [op, x, y] = operation(term);
     if (op == Op::idiv) {
       const std::optional<double> divisor = folder_.constant_of(y);
@@ -115,15 +115,16 @@ class Solver {
     return ranges_.linear(folder_.apply(Op::idiv, {node_of(folder_, x), folder_.i32(double(divisor))}));
   }
 
-  // limit + 1. A captured limit may be the largest i32, so it is cut at skv, where all keys end, before the
-  // sum.
-  NodeId end_after(const Linear& limit) {
-    const Linear end = limit + Linear::of(1);
-    const bool is_one_term = end.terms.size() == 1 && end.terms.begin()->second == 1;
-    if (!is_one_term || end.constant <= 0 || !is_wild(folder_.graph(), end.terms.begin()->first))
-      return node_of(folder_, end);
-    const NodeId cut = folder_.apply(Op::imin, {end.terms.begin()->first, folder_.add(SizeOf{Size::skv})});
-    return folder_.apply(Op::iadd, {cut, folder_.i32(double(end.constant))});
+  // A bound as a node. A captured element may be any i32, so it is cut to where keys are before a constant is
+  // added: a bound beyond all keys stays beyond them.
+  NodeId bound(const Linear& x) {
+    const bool is_one_term = x.terms.size() == 1 && x.terms.begin()->second == 1;
+    if (!is_one_term || x.constant == 0 || !is_wild(folder_.graph(), x.terms.begin()->first))
+      return node_of(folder_, x);
+    const NodeId term = x.terms.begin()->first;
+    const NodeId cut = x.constant > 0 ? folder_.apply(Op::imin, {term, folder_.add(SizeOf{Size::skv})})
+                                      : folder_.apply(Op::imax, {term, folder_.i32(0)});
+    return folder_.apply(Op::iadd, {cut, folder_.i32(double(x.constant))});
   }
 
   NodeId may(NodeId id, bool negated) {

@@ -56,19 +56,20 @@ NodeId node_of(Folder& folder, const Linear& x) {
 }
 
 NodeId at_most_zero(Folder& folder, const Linear& x) {
-  Linear left, right;
-  for (const auto& [term, coefficient] : x.terms) {
-    const bool wild = is_wild(folder.graph(), term);
-    (wild ? right : left).terms[term] = wild ? -coefficient : coefficient;
+  Linear wild, tame = Linear::of(x.constant);
+  for (const auto& [term, coefficient] : x.terms)
+    (is_wild(folder.graph(), term) ? wild : tame).terms[term] = coefficient;
+  const auto compare = [&](const Linear& left, const Linear& right) {
+    return folder.apply(ScalarOp::ile, {node_of(folder, left), node_of(folder, right)});
+  };
+  const auto is_negative = [](const auto& term) { return term.second < 0; };
+  if (!wild.terms.empty() && is_small(tame)) {
+    const bool all_negative = std::all_of(wild.terms.begin(), wild.terms.end(), is_negative);
+    return all_negative ? compare(tame, wild * -1) : compare(wild, tame * -1);
   }
-  if (!right.terms.empty() && fits_i32(x.constant)) {
-    left.constant = x.constant;
-  } else {
-    // Any i32 is below what exceeds i32.
-    if (!fits_i32(-x.constant)) return folder.truth(x.constant < 0);
-    right.constant = -x.constant;
-  }
-  return folder.apply(ScalarOp::ile, {node_of(folder, left), node_of(folder, right)});
+  // Any i32 is below what exceeds i32.
+  if (!fits_i32(-x.constant)) return folder.truth(x.constant < 0);
+  return compare(x - Linear::of(x.constant), Linear::of(-x.constant));
 }
 
 bool is_wild(const Graph& graph, NodeId id) {

@@ -163,7 +163,7 @@ class ForwardLowering {
 
   // Computes what does not change along the loop before it, what changes by key once per tile.
   NodeId hoist_from(NodeId root, const std::string& prefix) {
-    const Hoisted hoisted = hoist(g(), root, prefix);
+    const Hoisted hoisted = hoister_.run(root, prefix);
     for (const auto& value : hoisted.scalars) before_.push_back({Let{value.name, value.value}});
     for (const auto& value : hoisted.rows)
       before_.push_back({Map{add_vector(value.name, g().node(value.value).type, TileAxis::row), value.value}});
@@ -345,6 +345,7 @@ class ForwardLowering {
   TensorId q_tensor_, k_tensor_, v_tensor_;
   ChannelId q_channel_, k_channel_, v_channel_;
   TileClasses classes_;
+  Hoister hoister_{program_.expressions};
   bool masked_ = false, score_is_identity_ = false;
   double factor_ = 1;
   Body before_, per_tile_;
