@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "passes/passes.h"
+#include "runtime/compile.h"
 
 namespace attnfuse::conformance {
 namespace {
@@ -47,17 +47,13 @@ Result<const Kernel*> Executor::kernel(const Graph& graph, const std::string& pr
                                        int vector_bytes) {
   std::string key = fmt::format("{} {}", vector_bytes, program_text);
   if (const auto found = kernels_.find(key); found != kernels_.end()) return found->second.get();
-  auto program =
-      compile_to_tiles(graph, target_, {.vector_bytes = vector_bytes, .schedule = {}, .observe = {}});
-  if (!program) return program.errors();
-  auto source = backend_->emit(*program);
-  if (!source) return source.errors();
-  auto binary = backend_->assemble(*source, target_);
-  if (!binary) return binary.errors();
-  auto module = device_->load(*binary);
+  auto compiled =
+      compile(graph, *backend_, target_, {.vector_bytes = vector_bytes, .schedule = {}, .observe = {}});
+  if (!compiled) return compiled.errors();
+  auto module = device_->load(compiled->binary);
   if (!module) return module.errors();
-  auto kernel =
-      std::make_unique<Kernel>(Kernel{std::move(program).value(), std::move(binary).value(), *module});
+  auto made = std::move(compiled).value();
+  auto kernel = std::make_unique<Kernel>(Kernel{std::move(made.program), std::move(made.binary), *module});
   return kernels_.emplace(std::move(key), std::move(kernel)).first->second.get();
 }
 
