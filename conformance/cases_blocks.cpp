@@ -203,7 +203,7 @@ std::vector<Case> captured_cases(CaseSet set) {
     }
   }
   cases.push_back(make_case(program("unused", {}, "param t : f32[heads] mask causal"), {1, 19, 40}));
-  cases.push_back(make_case(program("score_free", {}, "param t : f32[skv] score t[j]"), {1, 19, 40}));
+  cases.push_back(make_case(program("score_free", {}, "param t : f32[skv] score t[j] + x * 0"), {1, 19, 40}));
   cases.push_back(make_case(program("indirect", {}, "param p : i32[skv] param t : f32[64] score x + t[p[j]]"),
                             {1, 19, 40}));
   return cases;
