@@ -33,7 +33,7 @@ constexpr GoldenProgram kPrograms[] = {
 };
 // By what find_target takes: a backend alone means its first device's target, which a golden file must not
 // depend on.
-constexpr const char* kTargets[] = {"cuda:sm_90a", "hip:gfx942", "hip:gfx1100", "spirv:fma"};
+constexpr const char* kTargets[] = {"cuda:sm_90a", "hip:gfx942", "hip:gfx1100", "spirv:generic"};
 
 std::filesystem::path golden_path(const GoldenProgram& program, const Target& target, const Source& source) {
   return std::filesystem::path(ATTNFUSE_SOURCE_DIR) / "conformance" / "golden" /
