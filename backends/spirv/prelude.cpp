@@ -45,7 +45,7 @@ float af_to_f32(float x) { return x; }
 bool af_is_finite_f16(af_f16 x) { return (uint(float16BitsToUint16(x)) & 0x7c00u) != 0x7c00u; }
 bool af_is_finite_bf16(af_bf16 x) { return (uint(x) & 0x7f80u) != 0x7f80u; }
 // Elements of tensors: base address and offset in elements. What the kernel writes, other threads may read back.
-layout(buffer_reference, std430, buffer_reference_align = 1) readonly buffer af_pointer_boolean { uint8_t x; };
+layout(buffer_reference, std430, buffer_reference_align = 1) readonly buffer af_pointer_bool { uint8_t x; };
 layout(buffer_reference, std430, buffer_reference_align = 2) readonly buffer af_pointer_f16 { float16_t x; };
 layout(buffer_reference, std430, buffer_reference_align = 2) readonly buffer af_pointer_bf16 { uint16_t x; };
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer af_pointer_f32 { float x; };
@@ -57,7 +57,7 @@ float af_load_f16(af_u64 base, af_i64 at) { return float(af_pointer_f16(base + a
 float af_load_bf16(af_u64 base, af_i64 at) { return af_from_bf16(af_pointer_bf16(base + af_u64(at) * 2ul).x); }
 float af_load_f32(af_u64 base, af_i64 at) { return af_pointer_f32(base + af_u64(at) * 4ul).x; }
 int af_load_i32(af_u64 base, af_i64 at) { return af_pointer_i32(base + af_u64(at) * 4ul).x; }
-bool af_load_boolean(af_u64 base, af_i64 at) { return af_pointer_boolean(base + af_u64(at)).x != uint8_t(0); }
+bool af_load_bool(af_u64 base, af_i64 at) { return af_pointer_bool(base + af_u64(at)).x != uint8_t(0); }
 float af_reload_f16(af_u64 base, af_i64 at) { return float(af_output_f16(base + af_u64(at) * 2ul).x); }
 float af_reload_bf16(af_u64 base, af_i64 at) { return af_from_bf16(af_output_bf16(base + af_u64(at) * 2ul).x); }
 float af_reload_f32(af_u64 base, af_i64 at) { return af_output_f32(base + af_u64(at) * 4ul).x; }
