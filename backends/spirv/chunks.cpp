@@ -1,4 +1,4 @@
-// Rows of a tensor into a shared tile, 16 bytes at a time.
+// Rows of a tensor into a shared tile and rows of the output from one, 16 bytes at a time.
 #include <fmt/format.h>
 
 #include <map>
@@ -28,6 +28,8 @@ int GlslDialect::chunk_elements(const TileWriter& writer, const Channel& channel
   const Tile& tile = writer.tile(channel.tile);
   const int elements = kChunkBytes / size_in_bytes(tile.type);
   if (channel.vector_bytes < kChunkBytes || std::get<SharedLayout>(tile.layout).column_major) return 1;
+  // Where nothing else is wide either, one transformed element at a time keeps kernels small.
+  if (channel.transform.valid() && !program_.unit.opaque) return 1;
   if (channel.transform.valid())
     for (NodeId id : partners(program_.expressions, channel.transform))
       if (!moves_chunks(*as<Partner>(program_.expressions.node(id)), elements)) return 1;
@@ -105,6 +107,48 @@ void GlslDialect::transform_chunk(TileWriter& writer, const Channel& channel, in
   out.line(fmt::format("y[e1] = {};", value));
   out.close();
   out.line(fmt::format("chunk = af_pack_chunk_{}(y);", name(type)));
+}
+
+// Registers of the output pass through the queries' tile, which nobody reads any more: one wide store in a
+// loop instead of a guarded store for every register.
+void GlslDialect::store(TileWriter& writer, const Store& store) const {
+  const Tile& from = writer.tile(store.from);
+  const Tile* via = nullptr;
+  for (const Channel& channel : program_.channels)
+    if (program_.expressions.tensor(channel.source).role == TensorRole::query)
+      via = &writer.tile(channel.tile);
+  if (from.cols == 1 || via == nullptr || via->cols < from.cols) return writer.store_elements(store);
+  SourceWriter& out = writer.out();
+  const DType type = program_.info.dtype;
+  const int cols = program_.info.v_head_dim;
+  const int chunk = program_.schedule.vector_bytes < kChunkBytes ? 1 : kChunkBytes / size_in_bytes(type);
+  out.line(barrier(Scope::workgroup));
+  writer.open_registers(std::get<FragmentLayout>(from.layout).register_count());
+  const std::string place = TileWriter::shared_index(*via, writer.position(from, TileAxis::row, "r"),
+                                                     writer.position(from, TileAxis::col, "r"));
+  out.line(fmt::format("{}[{}] = af_to_{}({}[r]);", via->name, place, name(type), from.name));
+  out.close();
+  out.line(barrier(Scope::workgroup));
+  out.open(
+      fmt::format("for (int e = thread; e < {}; e += {})", from.rows * cols / chunk, program_.threads()));
+  out.line(fmt::format("const int row = e / {0}, d = e % {0} * {1};", cols / chunk, chunk));
+  out.line(fmt::format("const int i = {} + row, at = {};", writer.scalar(store.first_row),
+                       TileWriter::shared_index(*via, "row", "d")));
+  const std::string to = fmt::format("{} + {} * args.{}_stride_s + d", TileWriter::base_of(store.output),
+                                     int64("i"), store.output);
+  out.open(fmt::format("if (i < {})", writer.scalar(store.row_limit)));
+  if (chunk == 1) {
+    const std::string element = fmt::format("{}[at]", via->name);
+    store_global(out, store.output, type, to,
+                 type == DType::f32 ? element : fmt::format("af_from_{}({})", name(type), element));
+  } else {
+    out.line("uvec4 chunk;");
+    out.line(fmt::format("af_get_chunk_{}({}, at, chunk)", name(type), via->name));
+    out.line(
+        fmt::format("af_store_chunk(args.{}_ptr, ({}) * {}, chunk);", store.output, to, size_in_bytes(type)));
+  }
+  out.close();
+  out.close();
 }
 
 }  // namespace attnfuse::spirv

@@ -12,7 +12,8 @@ class GlslDialect : public Dialect {
  public:
   void begin(TileWriter& writer) const override;
   void end(TileWriter& writer) const override;
-  std::string unroll() const override { return "[[unroll]]"; }
+  // Kernels for any device leave it to the driver: CPU drivers compile unrolled code for seconds.
+  std::string unroll() const override { return warps_are_subgroups_ ? "[[unroll]]" : ""; }
   std::string type(DType dtype) const override;
   std::string int64(std::string_view value) const override;
   void constant_table(SourceWriter& out, const std::string& name,
@@ -26,6 +27,7 @@ class GlslDialect : public Dialect {
   std::string is_raised(const std::string& flag) const override { return flag + " != 0"; }
   int chunk_elements(const TileWriter& writer, const Channel& channel) const override;
   void put(TileWriter& writer, const Put& put) const override;
+  void store(TileWriter& writer, const Store& store) const override;
 
   explicit GlslDialect(const TileProgram& program);
 

@@ -90,6 +90,11 @@ uvec4 af_pack_chunk_f32(float x[4]) { return uvec4(af_bits(x[0]), af_bits(x[1]),
 #define af_put_chunk_f16(tile, at, chunk) [[unroll]] for (int n = 0; n < 4; ++n) { f16vec2 pair = unpackFloat2x16(chunk[n]); tile[at + 2 * n] = pair.x; tile[at + 2 * n + 1] = pair.y; }
 #define af_put_chunk_bf16(tile, at, chunk) [[unroll]] for (int n = 0; n < 4; ++n) { tile[at + 2 * n] = uint16_t(chunk[n]); tile[at + 2 * n + 1] = uint16_t(chunk[n] >> 16); }
 #define af_put_chunk_f32(tile, at, chunk) [[unroll]] for (int n = 0; n < 4; ++n) tile[at + n] = af_from_bits(chunk[n]);
+layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer af_output_chunk { uvec4 x; };
+void af_store_chunk(af_u64 base, af_i64 at, uvec4 chunk) { af_output_chunk(base + af_u64(at)).x = chunk; }
+#define af_get_chunk_f16(tile, at, chunk) [[unroll]] for (int n = 0; n < 4; ++n) chunk[n] = packFloat2x16(f16vec2(tile[at + 2 * n], tile[at + 2 * n + 1]));
+#define af_get_chunk_bf16(tile, at, chunk) [[unroll]] for (int n = 0; n < 4; ++n) chunk[n] = uint(tile[at + 2 * n]) | uint(tile[at + 2 * n + 1]) << 16;
+#define af_get_chunk_f32(tile, at, chunk) [[unroll]] for (int n = 0; n < 4; ++n) chunk[n] = af_bits(tile[at + n]);
 // Everything before, in shared memory and in outputs, is visible to the workgroup (the subgroup) after it.
 #define af_barrier() controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsShared | gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease)
 #define af_subgroup_barrier() controlBarrier(gl_ScopeSubgroup, gl_ScopeSubgroup, gl_StorageSemanticsShared, gl_SemanticsAcquireRelease)
