@@ -26,9 +26,17 @@ layout(local_size_x = 128) in;
 AF_FN bool af_is_finite_f32(float x) { return (af_bits(x) & 0x7f800000u) != 0x7f800000u; }
 AF_FN int af_imin(int a, int b) { return a < b ? a : b; }
 AF_FN int af_imax(int a, int b) { return a > b ? a : b; }
-// Toward minus infinity, like Python's // and %.
-AF_FN int af_floordiv(int a, int b) { int q = a / b; return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q; }
-AF_FN int af_floormod(int a, int b) { int r = a % b; return (r != 0 && (r < 0) != (b < 0)) ? r + b : r; }
+// Toward minus infinity, like Python's // and %; by zero gives zero.
+AF_FN int af_floordiv(int a, int b) {
+  if (b == 0) return 0;
+  int q = a / b;
+  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
+}
+AF_FN int af_floormod(int a, int b) {
+  if (b == 0) return 0;
+  int r = a % b;
+  return (r != 0 && (r < 0) != (b < 0)) ? r + b : r;
+}
 // sin and cos of x: x minus n quarter turns in three steps (Cody and Waite), then minimax polynomials.
 AF_FN float af_sin_quarter(float r) {
   float z = r * r;
@@ -79,7 +87,7 @@ float af_to_f32(float x) { return x; }
 bool af_is_finite_f16(af_f16 x) { return (uint(float16BitsToUint16(x)) & 0x7c00u) != 0x7c00u; }
 bool af_is_finite_bf16(af_bf16 x) { return (uint(x) & 0x7f80u) != 0x7f80u; }
 // Elements of tensors: base address and offset in elements. What the kernel writes, other threads may read back.
-layout(buffer_reference, std430, buffer_reference_align = 1) readonly buffer af_pointer_boolean { uint8_t x; };
+layout(buffer_reference, std430, buffer_reference_align = 1) readonly buffer af_pointer_bool { uint8_t x; };
 layout(buffer_reference, std430, buffer_reference_align = 2) readonly buffer af_pointer_f16 { float16_t x; };
 layout(buffer_reference, std430, buffer_reference_align = 2) readonly buffer af_pointer_bf16 { uint16_t x; };
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer af_pointer_f32 { float x; };
@@ -91,13 +99,44 @@ float af_load_f16(af_u64 base, af_i64 at) { return float(af_pointer_f16(base + a
 float af_load_bf16(af_u64 base, af_i64 at) { return af_from_bf16(af_pointer_bf16(base + af_u64(at) * 2ul).x); }
 float af_load_f32(af_u64 base, af_i64 at) { return af_pointer_f32(base + af_u64(at) * 4ul).x; }
 int af_load_i32(af_u64 base, af_i64 at) { return af_pointer_i32(base + af_u64(at) * 4ul).x; }
-bool af_load_boolean(af_u64 base, af_i64 at) { return af_pointer_boolean(base + af_u64(at)).x != uint8_t(0); }
+bool af_load_bool(af_u64 base, af_i64 at) { return af_pointer_bool(base + af_u64(at)).x != uint8_t(0); }
 float af_reload_f16(af_u64 base, af_i64 at) { return float(af_output_f16(base + af_u64(at) * 2ul).x); }
 float af_reload_bf16(af_u64 base, af_i64 at) { return af_from_bf16(af_output_bf16(base + af_u64(at) * 2ul).x); }
 float af_reload_f32(af_u64 base, af_i64 at) { return af_output_f32(base + af_u64(at) * 4ul).x; }
 void af_store_f16(af_u64 base, af_i64 at, float x) { af_output_f16(base + af_u64(at) * 2ul).x = af_to_f16(x); }
 void af_store_bf16(af_u64 base, af_i64 at, float x) { af_output_bf16(base + af_u64(at) * 2ul).x = af_to_bf16(x); }
 void af_store_f32(af_u64 base, af_i64 at, float x) { af_output_f32(base + af_u64(at) * 4ul).x = x; }
+// Chunks of 16 bytes at a byte offset: eight elements of 16 bits or four of 32.
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer af_pointer_chunk { uvec4 x; };
+uvec4 af_load_chunk(af_u64 base, af_i64 at) { return af_pointer_chunk(base + af_u64(at)).x; }
+void af_unpack_chunk_f16(out float x[8], uvec4 chunk) {
+  [[unroll]] for (int n = 0; n < 4; ++n) { f16vec2 pair = unpackFloat2x16(chunk[n]); x[2 * n] = float(pair.x); x[2 * n + 1] = float(pair.y); }
+}
+void af_unpack_chunk_bf16(out float x[8], uvec4 chunk) {
+  [[unroll]] for (int n = 0; n < 4; ++n) { x[2 * n] = af_from_bits(chunk[n] << 16); x[2 * n + 1] = af_from_bits(chunk[n] & 0xffff0000u); }
+}
+void af_unpack_chunk_f32(out float x[4], uvec4 chunk) {
+  [[unroll]] for (int n = 0; n < 4; ++n) x[n] = af_from_bits(chunk[n]);
+}
+uvec4 af_pack_chunk_f16(float x[8]) {
+  uvec4 chunk;
+  [[unroll]] for (int n = 0; n < 4; ++n) chunk[n] = packFloat2x16(f16vec2(af_to_f16(x[2 * n]), af_to_f16(x[2 * n + 1])));
+  return chunk;
+}
+uvec4 af_pack_chunk_bf16(float x[8]) {
+  uvec4 chunk;
+  [[unroll]] for (int n = 0; n < 4; ++n) chunk[n] = uint(af_to_bf16(x[2 * n])) | uint(af_to_bf16(x[2 * n + 1])) << 16;
+  return chunk;
+}
+uvec4 af_pack_chunk_f32(float x[4]) { return uvec4(af_bits(x[0]), af_bits(x[1]), af_bits(x[2]), af_bits(x[3])); }
+#define af_put_chunk_f16(tile, at, chunk) [[unroll]] for (int n = 0; n < 4; ++n) { f16vec2 pair = unpackFloat2x16(chunk[n]); tile[at + 2 * n] = pair.x; tile[at + 2 * n + 1] = pair.y; }
+#define af_put_chunk_bf16(tile, at, chunk) [[unroll]] for (int n = 0; n < 4; ++n) { tile[at + 2 * n] = uint16_t(chunk[n]); tile[at + 2 * n + 1] = uint16_t(chunk[n] >> 16); }
+#define af_put_chunk_f32(tile, at, chunk) [[unroll]] for (int n = 0; n < 4; ++n) tile[at + n] = af_from_bits(chunk[n]);
+layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer af_output_chunk { uvec4 x; };
+void af_store_chunk(af_u64 base, af_i64 at, uvec4 chunk) { af_output_chunk(base + af_u64(at)).x = chunk; }
+#define af_get_chunk_f16(tile, at, chunk) [[unroll]] for (int n = 0; n < 4; ++n) chunk[n] = packFloat2x16(f16vec2(tile[at + 2 * n], tile[at + 2 * n + 1]));
+#define af_get_chunk_bf16(tile, at, chunk) [[unroll]] for (int n = 0; n < 4; ++n) chunk[n] = uint(tile[at + 2 * n]) | uint(tile[at + 2 * n + 1]) << 16;
+#define af_get_chunk_f32(tile, at, chunk) [[unroll]] for (int n = 0; n < 4; ++n) chunk[n] = af_bits(tile[at + n]);
 // Everything before, in shared memory and in outputs, is visible to the workgroup (the subgroup) after it.
 #define af_barrier() controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsShared | gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease)
 #define af_subgroup_barrier() controlBarrier(gl_ScopeSubgroup, gl_ScopeSubgroup, gl_StorageSemanticsShared, gl_SemanticsAcquireRelease)
@@ -197,17 +236,14 @@ void main() {
   }
   const int mask_0 = skv - sq;
   // fill o = 0
-  [[unroll]]
   for (int r = 0; r < 64; ++r) {
     o[r] = 0.0f;
   }
   // fill row_sum = 0
-  [[unroll]]
   for (int r = 0; r < 4; ++r) {
     row_sum[r] = 0.0f;
   }
   // fill row_max = -inf
-  [[unroll]]
   for (int r = 0; r < 4; ++r) {
     row_max[r] = -af_infinity;
   }
@@ -235,33 +271,30 @@ void main() {
     // take k
     af_barrier();
     // put v rows [k_begin, +16) below skv
-    for (int e = thread; e < 1024; e += 128) {
-      const int row = e / 64, d = e % 64;
+    for (int e = thread; e < 128; e += 128) {
+      const int row = e / 8, d0 = e % 8 * 8;
       const int j = k_begin + row;
-      float value = 0.0f;
+      uvec4 chunk = uvec4(0);
       if (j < skv) {
         const af_i64 row_base = v_base + af_i64(j) * args.v_stride_s;
-        value = af_load_f16(args.v_ptr, row_base + d);
+        chunk = af_load_chunk(args.v_ptr, (row_base + d0) * 2);
       }
-      v_shared[row * 72 + d] = af_to_f16(value);
+      const int at = row * 72 + d0;
+      af_put_chunk_f16(v_shared, at, chunk)
     }
     // fill s = 0
-    [[unroll]]
     for (int r = 0; r < 16; ++r) {
       s[r] = 0.0f;
     }
     // mma s += q_shared x k_shared^T
     for (int k = 0; k < 64; ++k) {
       float a_k[4], b_k[4];
-      [[unroll]]
       for (int r = 0; r < 4; ++r) {
         a_k[r] = af_from_f16(q_shared[(thread_row + r * 8) * 72 + k]);
       }
-      [[unroll]]
       for (int r = 0; r < 4; ++r) {
         b_k[r] = af_from_f16(k_shared[(thread_col + r * 4) * 72 + k]);
       }
-      [[unroll]]
       for (int r = 0; r < 16; ++r) {
         s[r] += a_k[r / 4] * b_k[r % 4];
       }
@@ -298,64 +331,52 @@ void main() {
     }
     // if !full
     if (!full) {
-      // map s = select(j < skv && j <= i + mask_0, s, -inf)
-      [[unroll]]
+      // map s = select(j < skv && i + mask_0 >= j, s, -inf)
       for (int r = 0; r < 16; ++r) {
         const int i = q_begin + thread_row + r / 4 * 8;
         const int j = k_begin + thread_col + r % 4 * 4;
-        s[r] = j < skv && j <= i + mask_0 ? s[r] : -af_infinity;
+        s[r] = j < skv && i + mask_0 >= j ? s[r] : -af_infinity;
       }
     }
     // map row_max_before = row_max
-    [[unroll]]
     for (int r = 0; r < 4; ++r) {
       row_max_before[r] = row_max[r];
     }
     // reduce row_max = max onto itself of s
-    [[unroll]]
     for (int r = 0; r < 16; ++r) {
       row_max[r / 4] = af_max(row_max[r / 4], s[r]);
     }
-    [[unroll]]
     for (int r = 0; r < 4; ++r) {
       row_max[r] = af_max(row_max[r], subgroupShuffleXor(row_max[r], 1u));
     }
-    [[unroll]]
     for (int r = 0; r < 4; ++r) {
       row_max[r] = af_max(row_max[r], subgroupShuffleXor(row_max[r], 2u));
     }
     // map row_max_safe = select(row_max == -inf, 0.0, row_max)
-    [[unroll]]
     for (int r = 0; r < 4; ++r) {
       row_max_safe[r] = row_max[r] == -af_infinity ? 0.0f : row_max[r];
     }
     // map row_factor = exp2(row_max_before * 0.18033688011112042 - row_max_safe * 0.18033688011112042)
-    [[unroll]]
     for (int r = 0; r < 4; ++r) {
       row_factor[r] = af_exp2(row_max_before[r] * 0.18033688f - row_max_safe[r] * 0.18033688f);
     }
     // map row_sum = row_sum * row_factor
-    [[unroll]]
     for (int r = 0; r < 4; ++r) {
       row_sum[r] = row_sum[r] * row_factor[r];
     }
     // map s = exp2(s * 0.18033688011112042 - row_max_safe * 0.18033688011112042)
-    [[unroll]]
     for (int r = 0; r < 16; ++r) {
       s[r] = af_exp2(s[r] * 0.18033688f - row_max_safe[r / 4] * 0.18033688f);
     }
     // reduce row_sum = sum onto itself of s, lane by lane
-    [[unroll]]
     for (int r = 0; r < 16; ++r) {
       row_sum[r / 4] = row_sum[r / 4] + s[r];
     }
     // scale o rows by row_factor
-    [[unroll]]
     for (int r = 0; r < 64; ++r) {
       o[r] *= row_factor[r / 16];
     }
     // move p_shared <- s
-    [[unroll]]
     for (int r = 0; r < 16; ++r) {
       p_shared[(thread_row + r / 4 * 8) * 24 + thread_col + r % 4 * 4] = af_to_f16(s[r]);
     }
@@ -363,58 +384,55 @@ void main() {
     // mma o += p_shared x v_shared
     for (int k = 0; k < 16; ++k) {
       float a_k[4], b_k[16];
-      [[unroll]]
       for (int r = 0; r < 4; ++r) {
         a_k[r] = af_from_f16(p_shared[(thread_row + r * 8) * 24 + k]);
       }
-      [[unroll]]
       for (int r = 0; r < 16; ++r) {
         b_k[r] = af_from_f16(v_shared[k * 72 + thread_col + r * 4]);
       }
-      [[unroll]]
       for (int r = 0; r < 64; ++r) {
         o[r] += a_k[r / 16] * b_k[r % 16];
       }
     }
   }
   // reduce row_sum = sum over lanes
-  [[unroll]]
   for (int r = 0; r < 4; ++r) {
     row_sum[r] = row_sum[r] + subgroupShuffleXor(row_sum[r], 1u);
   }
-  [[unroll]]
   for (int r = 0; r < 4; ++r) {
     row_sum[r] = row_sum[r] + subgroupShuffleXor(row_sum[r], 2u);
   }
   // map row_factor = select(row_sum == 0.0, 0.0, 1.0 / row_sum)
-  [[unroll]]
   for (int r = 0; r < 4; ++r) {
     row_factor[r] = row_sum[r] == 0.0f ? 0.0f : 1.0f / row_sum[r];
   }
   // map row_sum = row_max * 0.125 + log(row_sum)
-  [[unroll]]
   for (int r = 0; r < 4; ++r) {
     row_sum[r] = row_max[r] * 0.125f + af_log(row_sum[r]);
   }
   // scale o rows by row_factor
-  [[unroll]]
   for (int r = 0; r < 64; ++r) {
     o[r] *= row_factor[r / 16];
   }
   // store o <- o rows [q_begin, ..) below sq
   const af_i64 o_base = af_i64(b) * args.o_stride_b + af_i64(h) * args.o_stride_h;
-  [[unroll]]
+  af_barrier();
   for (int r = 0; r < 64; ++r) {
-    const int i = q_begin + thread_row + r / 16 * 8;
-    const int d = thread_col + r % 16 * 4;
+    q_shared[(thread_row + r / 16 * 8) * 72 + thread_col + r % 16 * 4] = af_to_f16(o[r]);
+  }
+  af_barrier();
+  for (int e = thread; e < 1024; e += 128) {
+    const int row = e / 8, d = e % 8 * 8;
+    const int i = q_begin + row, at = row * 72 + d;
     if (i < sq) {
-      af_store_f16(args.o_ptr, o_base + af_i64(i) * args.o_stride_s + d, o[r]);
+      uvec4 chunk;
+      af_get_chunk_f16(q_shared, at, chunk)
+      af_store_chunk(args.o_ptr, (o_base + af_i64(i) * args.o_stride_s + d) * 2, chunk);
     }
   }
   // store lse <- row_sum rows [q_begin, ..) below sq
   const af_i64 lse_base = af_i64(b) * args.lse_stride_b + af_i64(h) * args.lse_stride_h;
   if (lane / 1 % 4 == 0) {
-    [[unroll]]
     for (int r = 0; r < 4; ++r) {
       const int i = q_begin + thread_row + r * 8;
       if (i < sq) {
@@ -432,7 +450,7 @@ void main() {
       for (int j = tile_begin * 16; i < sq && j < key_end; ++j) {
         const float v_jd = af_load_f16(args.v_ptr, v_base + af_i64(j) * args.v_stride_s + d);
         if (af_is_finite_f32(v_jd)) continue;
-        if (j < skv && j <= i + (skv - sq)) { extra += v_jd; found = true; }
+        if (j < skv && i + (skv - sq) >= j) { extra += v_jd; found = true; }
       }
       if (found) {
         af_store_f16(args.o_ptr, o_base + af_i64(i) * args.o_stride_s + d, af_reload_f16(args.o_ptr, o_base + af_i64(i) * args.o_stride_s + d) + extra);
