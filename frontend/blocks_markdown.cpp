@@ -74,8 +74,8 @@ std::string block_text(const Block& block) {
 
 }  // namespace
 
-std::string blocks_markdown() {
-  std::string text = "# Building blocks\n\n| block | stands in | math |\n|---|---|---|\n";
+std::string blocks_table(std::string_view document) {
+  std::string text = "| block | stands in | math |\n|---|---|---|\n";
   const auto escaped = [](std::string_view math) {
     std::string result;
     for (char c : math) result += c == '|' ? std::string("\\|") : std::string(1, c);
@@ -84,10 +84,16 @@ std::string blocks_markdown() {
   for (const Block* block : catalog()) {
     std::string stages;
     for (Stage stage : block->stages) stages += (stages.empty() ? "" : ", ") + std::string(name(stage));
-    text += fmt::format("| [`{0}`](#{0}) | {1} | `{2}` |\n", block->name, stages, escaped(block->math));
+    text += fmt::format("| [`{0}`]({3}#{0}) | {1} | `{2}` |\n", block->name, stages, escaped(block->math),
+                        document);
   }
-  text += "\n";
+  return text;
+}
+
+std::string blocks_markdown() {
+  std::string text = "# Building blocks\n\n" + blocks_table("") + "\n";
   for (const Block* block : catalog()) text += block_text(*block);
+  while (text.ends_with("\n\n")) text.pop_back();
   return text;
 }
 

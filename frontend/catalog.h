@@ -71,7 +71,8 @@ std::span<const Block* const> catalog();
 const Block* find_block(std::string_view name);
 bool stands_in(const Block& block, Stage stage);
 
-// The catalog as a document.
+// The catalog as a document, and its table alone with links into that document.
 std::string blocks_markdown();
+std::string blocks_table(std::string_view document);
 
 }  // namespace attnfuse

@@ -33,9 +33,16 @@ std::string plain() {
 void add_blocks(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("blocks", "The building blocks and the example programs");
   auto markdown = std::make_shared<bool>(false);
+  auto document = std::make_shared<std::string>();
   command->add_flag("--markdown", *markdown, "As a Markdown document");
-  command->callback([&action, markdown] {
-    action = [markdown] { return print_text(*markdown ? blocks_markdown() : plain()) ? kDone : kFailed; };
+  command->add_option("--table", *document, "As a Markdown table with links into this document");
+  command->callback([&action, markdown, document] {
+    action = [markdown, document] {
+      const std::string text = !document->empty() ? blocks_table(*document)
+                               : *markdown        ? blocks_markdown()
+                                                  : plain();
+      return print_text(text) ? kDone : kFailed;
+    };
   });
 }
 
