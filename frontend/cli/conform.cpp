@@ -4,6 +4,7 @@
 #include "conformance/cases.h"
 #include "conformance/crash_note.h"
 #include "conformance/fuzz.h"
+#include "conformance/parallel.h"
 #include "conformance/run.h"
 #include "conformance/support.h"
 #include "frontend/cli/best_device.h"
@@ -18,6 +19,7 @@ struct Options {
   std::string target, mode = "check", filter, line, report;
   std::uint64_t seed = 0;
   std::uint64_t random = 0;
+  int jobs = 1;
   bool full = false, list = false;
 };
 
@@ -68,24 +70,59 @@ void print_outcome(const Outcome& outcome, const std::string& target) {
   std::fflush(stdout);
 }
 
-int check(const Options& options, const std::vector<Case>& cases) {
-  auto executor = Executor::open(options.target);
-  if (!executor) return fail(executor.errors());
-  auto device = std::move(executor).value();
-  const std::string target = device.target().name;
-  fmt::print("{} cases on {}, {}\n", cases.size(), device.device().name(), target);
-  std::vector<Outcome> outcomes;
-  const auto fails = [&](const Case& c) { return run_case(device, c).verdict == Verdict::failed; };
-  for (const Case& c : cases) {
-    leave_crash_note(fmt::format("\nCRASH {}\n  rerun: {}\n{}\n", to_line(c), rerun_command(c, target),
-                                 to_string(summarize(outcomes))));
-    outcomes.push_back(run_case(device, c));
-    print_outcome(outcomes.back(), target);
-    if (outcomes.back().verdict == Verdict::failed && options.random > 0)
-      fmt::print("  smallest: {}\n", rerun_command(shrink(c, fails), target));
-    fmt::print(stderr, "\r{}/{} {:<24}", outcomes.size(), cases.size(), c.family);
+Result<std::vector<Executor>> open_executors(const Options& options) {
+  std::vector<Executor> executors;
+  for (int worker = 0; worker < options.jobs; ++worker) {
+    auto executor = Executor::open(options.target);
+    if (!executor) return executor.errors();
+    executors.push_back(std::move(executor).value());
   }
+  return executors;
+}
+
+// What each worker is at, for the crash note and the line of progress.
+class Watch {
+ public:
+  Watch(std::string target, std::size_t workers, std::size_t total)
+      : target_(std::move(target)), at_(workers), total_(total) {}
+
+  void begins(std::size_t worker, const Case& c) {
+    at_[worker] = rerun_command(c, target_);
+    std::string note = fmt::format("\nCRASH after {} cases, in one of\n", done_);
+    for (const std::string& command : at_) note += "  " + command + "\n";
+    leave_crash_note(note);
+  }
+  void ended(const Outcome& outcome) {
+    fmt::print(stderr, "\r{:60}\r", "");
+    print_outcome(outcome, target_);
+    fmt::print(stderr, "{}/{} {}", ++done_, total_, outcome.tested.family);
+  }
+
+ private:
+  std::string target_;
+  std::vector<std::string> at_;
+  std::size_t total_, done_ = 0;
+};
+
+int check(const Options& options, const std::vector<Case>& cases) {
+  auto opened = open_executors(options);
+  if (!opened) return fail(opened.errors());
+  auto executors = std::move(opened).value();
+  const std::string target = executors.front().target().name;
+  fmt::print("{} cases on {}, {}\n", cases.size(), executors.front().device().name(), target);
+  Watch watch(target, executors.size(), cases.size());
+  const auto outcomes = run_cases(executors, cases,
+                                  {[&](std::size_t worker, const Case& c) { watch.begins(worker, c); },
+                                   [&](const Outcome& outcome) { watch.ended(outcome); }});
   fmt::print(stderr, "\r{:60}\r", "");
+  if (options.random > 0)
+    for (const Outcome& outcome : outcomes)
+      if (outcome.verdict == Verdict::failed) {
+        const auto fails = [&](const Case& c) {
+          return run_case(executors.front(), c).verdict == Verdict::failed;
+        };
+        fmt::print("smallest: {}\n", rerun_command(shrink(outcome.tested, fails), target));
+      }
   const Summary summary = summarize(outcomes);
   if (!summary.worst_line.empty()) fmt::print("worst: {}\n", summary.worst_line);
   fmt::print("{}\n", to_string(summary));
@@ -142,6 +179,9 @@ void add_conform(CLI::App& app, Action& action) {
   command->add_option("--report", options->report, "JUnit XML file");
   command->add_option("--random", options->random,
                       "This many random cases, from --seed on; a failing one is shrunk");
+  command->add_option("--jobs", options->jobs, "Cases at once, each on a device object of its own")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
   command->add_flag("--full", options->full, "All cases; minutes on a GPU, hours on a CPU");
   command->add_flag("--list", options->list, "Print the case lines instead of running them");
   command->callback([&action, options] { action = [options] { return conform(*options); }; });
