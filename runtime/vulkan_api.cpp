@@ -57,11 +57,12 @@ Diagnostic failure(VkResult result, std::string_view what) {
 
 Result<std::shared_ptr<const Instance>> Instance::get() {
   static std::mutex mutex;
-  static std::weak_ptr<const Instance> current;
+  // Never destroyed: drivers have exit handlers and threads of their own, so their code must stay loaded.
+  static auto* const kept = new std::shared_ptr<const Instance>();
   const std::lock_guard lock(mutex);
-  if (auto instance = current.lock()) return instance;
+  if (*kept != nullptr) return *kept;
   auto created = create();
-  if (created) current = *created;
+  if (created) *kept = *created;
   return created;
 }
 

@@ -41,15 +41,17 @@ using PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR =
 
 namespace attnfuse::vulkan {
 
-#define ATTNFUSE_VULKAN_INSTANCE_FUNCTIONS(X)                                               \
-  X(DestroyInstance)                                                                        \
-  X(EnumeratePhysicalDevices) X(GetPhysicalDeviceProperties2) X(GetPhysicalDeviceFeatures2) \
-      X(GetPhysicalDeviceMemoryProperties) X(GetPhysicalDeviceQueueFamilyProperties)        \
-          X(EnumerateDeviceExtensionProperties) X(CreateDevice) X(GetDeviceProcAddr)
+#define ATTNFUSE_VULKAN_INSTANCE_FUNCTIONS(X)                                                         \
+  X(DestroyInstance)                                                                                  \
+  X(EnumeratePhysicalDevices)                                                                         \
+  X(GetPhysicalDeviceProperties2) X(GetPhysicalDeviceFeatures2) X(GetPhysicalDeviceMemoryProperties)  \
+      X(GetPhysicalDeviceQueueFamilyProperties) X(EnumerateDeviceExtensionProperties) X(CreateDevice) \
+          X(GetDeviceProcAddr)
 
 #define ATTNFUSE_VULKAN_DEVICE_FUNCTIONS(X)                                                                  \
   X(DestroyDevice)                                                                                           \
-  X(GetDeviceQueue) X(DeviceWaitIdle) X(QueueSubmit) X(QueueWaitIdle) X(CreateBuffer) X(DestroyBuffer)       \
+  X(GetDeviceQueue)                                                                                          \
+  X(DeviceWaitIdle) X(QueueSubmit) X(QueueWaitIdle) X(CreateBuffer) X(DestroyBuffer)                         \
       X(GetBufferMemoryRequirements) X(GetBufferDeviceAddress) X(AllocateMemory) X(FreeMemory)               \
           X(BindBufferMemory) X(MapMemory) X(CreateCommandPool) X(DestroyCommandPool)                        \
               X(AllocateCommandBuffers) X(BeginCommandBuffer) X(EndCommandBuffer) X(CmdPipelineBarrier)      \
@@ -70,7 +72,7 @@ struct DeviceFunctions {
 class Instance {
  public:
   ~Instance();
-  // The process's instance, or why there is none. Kept while a device or a caller holds it.
+  // The process's instance, or why there is none. It lives as long as the process.
   static Result<std::shared_ptr<const Instance>> get();
 
   ATTNFUSE_VULKAN_INSTANCE_FUNCTIONS(ATTNFUSE_VULKAN_POINTER)

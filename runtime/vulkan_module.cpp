@@ -40,7 +40,7 @@ Result<std::shared_ptr<VulkanModule>> VulkanModule::make(std::shared_ptr<Context
 
 Status VulkanModule::create(const Binary& binary, int subgroup_size) {
   std::vector<std::uint32_t> words(binary.bytes.size() / 4);
-  std::memcpy(words.data(), binary.bytes.data(), words.size() * 4);
+  if (!words.empty()) std::memcpy(words.data(), binary.bytes.data(), words.size() * 4);
   threads_ = binary.bytes.size() % 4 == 0 ? declared_threads(words) : 0;
   if (threads_ == 0)
     return Diagnostic{

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -190,17 +191,16 @@ std::vector<PhysicalDevice> usable_devices(const Instance& vk, std::vector<std::
   std::vector<VkPhysicalDevice> handles(count);
   vk.EnumeratePhysicalDevices(vk.handle, &count, handles.data());
   handles.resize(count);
-  std::vector<PhysicalDevice> usable;
+  std::multimap<int, PhysicalDevice> ranked;  // equal ranks keep the driver's order
   for (VkPhysicalDevice handle : handles) {
     PhysicalDevice device = inspect(vk, handle);
     if (device.missing.empty())
-      usable.push_back(std::move(device));
+      ranked.emplace(preference(vk, device), std::move(device));
     else if (rejected != nullptr)
       rejected->push_back(fmt::format("{} lacks {}", device.facts.name, fmt::join(device.missing, ", ")));
   }
-  std::stable_sort(usable.begin(), usable.end(), [&](const PhysicalDevice& a, const PhysicalDevice& b) {
-    return preference(vk, a) < preference(vk, b);
-  });
+  std::vector<PhysicalDevice> usable;
+  for (auto& [rank, device] : ranked) usable.push_back(std::move(device));
   return usable;
 }
 
