@@ -28,8 +28,8 @@ class Backend {
   virtual Result<Source> emit(const TileProgram& program) const = 0;
   // Missing assembler: diagnostic "toolkit.missing" that names what to install.
   virtual Result<Binary> assemble(const Source& source, const Target& target) const = 0;
-  // Name and version of the assembler on this machine: a cached binary is found again only under the same one.
-  // Empty: binaries are not cached, as they depend on more than the source text.
+  // Name and version of the assembler on this machine: a cached binary is found again only under the same
+  // one. Empty: binaries are not cached, as they depend on more than the source text.
   virtual std::string assembler() const { return {}; }
   virtual int device_count() const = 0;
   // "device.none", "driver.missing" or "backend.compiled-out": three messages.

@@ -42,7 +42,8 @@ Result<Target> find_target(std::string_view name) {
       if (const auto device = backend->open(0)) return (*device)->target();
     return backend->targets().front();
   }
-  return Diagnostic{"target.unknown", fmt::format("there is no target '{}'", name), {}, "use one of " + known};
+  return Diagnostic{
+      "target.unknown", fmt::format("there is no target '{}'", name), {}, "use one of " + known};
 }
 
 }  // namespace attnfuse

@@ -1,4 +1,5 @@
-// Every target gets a schedule that fits its limits, for every head dim and dtype: nothing is refused at launch.
+// Every target gets a schedule that fits its limits, for every head dim and dtype: nothing is refused at
+// launch.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -13,7 +14,8 @@ namespace {
 Graph plain(int head_dim, int v_head_dim, DType dtype) {
   testing::Program program({"plain", 4, 2, head_dim, v_head_dim, dtype, {}});
   const NodeId score = program.op(ScalarOp::mul, program.scores(), program.graph.constant(0.125));
-  const NodeId causal = program.graph.apply(ScalarOp::ige, {program.graph.index(Axis::i), program.graph.index(Axis::j)});
+  const NodeId causal =
+      program.graph.apply(ScalarOp::ige, {program.graph.index(Axis::i), program.graph.index(Axis::j)});
   return program.finish(score, causal);
 }
 
@@ -38,10 +40,12 @@ TEST_CASE("every head dim in every dtype has a schedule that fits every target")
         }
 }
 
-TEST_CASE("lowered programs obey the tile program's rules and their footprint is what the schedule promised") {
+TEST_CASE(
+    "lowered programs obey the tile program's rules and their footprint is what the schedule promised") {
   for (const Target& target : all_targets())
     for (DType dtype : {DType::f16, DType::bf16, DType::f32})
-      for (const auto& [head_dim, v_head_dim] : {std::pair{8, 8}, {64, 64}, {72, 40}, {128, 128}, {192, 128}, {256, 256}})
+      for (const auto& [head_dim, v_head_dim] :
+           {std::pair{8, 8}, {64, 64}, {72, 40}, {128, 128}, {192, 128}, {256, 256}})
         for (int vector_bytes : {16, size_in_bytes(dtype)}) {
           CAPTURE(target.name);
           CAPTURE(head_dim);

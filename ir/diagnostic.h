@@ -45,11 +45,10 @@ struct InternalError : std::logic_error {
   using std::logic_error::logic_error;
 };
 
-[[noreturn]] void fail_check(const char* condition, const char* file, int line,
-                             const std::string& message);
+[[noreturn]] void fail_check(const char* condition, const char* file, int line, const std::string& message);
 
-#define ATTNFUSE_CHECK(condition, message)                                      \
-  do {                                                                          \
+#define ATTNFUSE_CHECK(condition, message)                                             \
+  do {                                                                                 \
     if (!(condition)) ::attnfuse::fail_check(#condition, __FILE__, __LINE__, message); \
   } while (false)
 
@@ -57,9 +56,11 @@ struct InternalError : std::logic_error {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::move(value)) {}                                // NOLINT(google-explicit-constructor): a value is a result
-  Result(Diagnostics diagnostics) : state_(std::move(diagnostics)) {}          // NOLINT(google-explicit-constructor): so is a failure
-  Result(Diagnostic diagnostic) : state_(Diagnostics{std::move(diagnostic)}) {}  // NOLINT(google-explicit-constructor)
+  Result(T value) : state_(std::move(value)) {}  // NOLINT(google-explicit-constructor): a value is a result
+  Result(Diagnostics diagnostics)
+      : state_(std::move(diagnostics)) {}  // NOLINT(google-explicit-constructor): so is a failure
+  Result(Diagnostic diagnostic)
+      : state_(Diagnostics{std::move(diagnostic)}) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const { return std::holds_alternative<T>(state_); }
   explicit operator bool() const { return ok(); }

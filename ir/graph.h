@@ -60,7 +60,7 @@ struct TensorInfo {
   std::string name;
   DType dtype;
   TensorRole role;
-  std::vector<Extent> shape;  // query [b,h,sq,head_dim], key [b,g,skv,head_dim], value [b,g,skv,v_head_dim]
+  std::vector<Extent> shape;   // query [b,h,sq,head_dim], key [b,g,skv,head_dim], value [b,g,skv,v_head_dim]
   bool grad = false;           // its gradient is wanted
   std::vector<double> values;  // of a constant table
   Where where;
@@ -68,28 +68,51 @@ struct TensorInfo {
 
 // ---- node kinds -----------------------------------------------------------------------------
 
-struct Input { TensorId tensor; };                 // query, key or value at its own axes
-struct Constant { double value; };                 // type in Node::type
-struct SizeOf { Size size; };                      // i32
-struct Index { Axis axis; };                       // i32
-struct Variable { std::string name; };             // supplied by the surroundings: a scalar or tile element of a tile program
-struct Apply { ScalarOp op; };                     // elementwise, operands broadcast over missing axes
-struct Gather { TensorId tensor; };                // captured tensor; one i32 operand per dimension; indices are clamped to the shape
+struct Input {
+  TensorId tensor;
+};  // query, key or value at its own axes
+struct Constant {
+  double value;
+};  // type in Node::type
+struct SizeOf {
+  Size size;
+};  // i32
+struct Index {
+  Axis axis;
+};  // i32
+struct Variable {
+  std::string name;
+};  // supplied by the surroundings: a scalar or tile element of a tile program
+struct Apply {
+  ScalarOp op;
+};  // elementwise, operands broadcast over missing axes
+struct Gather {
+  TensorId tensor;
+};  // captured tensor; one i32 operand per dimension; indices are clamped to the shape
 enum class RotaryPairs : std::uint8_t { half, interleaved };
 // The paired element along d inside [0, count): half pairs d with d +- count/2, interleaved d with d^1.
 // Elements at or past count map to themselves. Its own adjoint. Operand: any value with axis d.
-struct Partner { RotaryPairs pairs; int count; };
+struct Partner {
+  RotaryPairs pairs;
+  int count;
+};
 enum class ReduceOp : std::uint8_t { sum, max };
-struct Reduce { ReduceOp op; };                    // over d
-struct Scores {};                                  // (query', key') -> {b,h,i,j}: dot product over d
+struct Reduce {
+  ReduceOp op;
+};                 // over d
+struct Scores {};  // (query', key') -> {b,h,i,j}: dot product over d
 enum class NormalizeKind : std::uint8_t { softmax, softmax_sink };
-struct Normalize { NormalizeKind kind; };          // (scores, mask[, sink {h}]) -> {b,h,i,j} weights
-struct Attend {};                                  // (weights, value') -> {b,h,i,d}
-struct LogSumExp {};                               // (weights) -> {b,h,i}: natural log, sink included
-struct Output { std::string name; };               // operand: the value; "o" in the dtype, "lse" in f32
+struct Normalize {
+  NormalizeKind kind;
+};                    // (scores, mask[, sink {h}]) -> {b,h,i,j} weights
+struct Attend {};     // (weights, value') -> {b,h,i,d}
+struct LogSumExp {};  // (weights) -> {b,h,i}: natural log, sink included
+struct Output {
+  std::string name;
+};  // operand: the value; "o" in the dtype, "lse" in f32
 
-using NodeKind = std::variant<Input, Constant, SizeOf, Index, Variable, Apply, Gather, Partner, Reduce, Scores,
-                              Normalize, Attend, LogSumExp, Output>;
+using NodeKind = std::variant<Input, Constant, SizeOf, Index, Variable, Apply, Gather, Partner, Reduce,
+                              Scores, Normalize, Attend, LogSumExp, Output>;
 
 struct Node {
   NodeKind kind;
@@ -98,14 +121,16 @@ struct Node {
   Where where;
 };
 
-struct Use { int position = 0; };  // operand position, redundant with edge order, kept for dot
+struct Use {
+  int position = 0;
+};  // operand position, redundant with edge order, kept for dot
 
 // What is compiled in.
 struct ProgramInfo {
   std::string name;
   int heads = 1;
-  int kv_heads = 1;    // divides heads
-  int head_dim = 64;   // of query and key
+  int kv_heads = 1;   // divides heads
+  int head_dim = 64;  // of query and key
   int v_head_dim = 64;
   DType dtype = DType::f16;
   Where where;
@@ -154,10 +179,14 @@ class Graph {
 };
 
 template <class Kind>
-const Kind* as(const Node& node) { return std::get_if<Kind>(&node.kind); }
+const Kind* as(const Node& node) {
+  return std::get_if<Kind>(&node.kind);
+}
 
 template <class... Handlers>
-struct overloaded : Handlers... { using Handlers::operator()...; };
+struct overloaded : Handlers... {
+  using Handlers::operator()...;
+};
 template <class... Handlers>
 overloaded(Handlers...) -> overloaded<Handlers...>;
 

@@ -50,13 +50,14 @@ struct Tile {
 //   put   asks for rows of the source     take  waits until they are visible to all threads
 // direct: put loads and stores.   staged: put loads into registers, take stores.   async: put starts a
 // background copy, take waits for it. Every take is also a barrier for the whole workgroup.
-// Rows at or past the limit and columns at or past the tensor's last extent are zero. A channel that fills registers
-// is put once and its take is no more than a barrier.
+// Rows at or past the limit and columns at or past the tensor's last extent are zero. A channel that fills
+// registers is put once and its take is no more than a barrier.
 struct Channel {
   std::string name;
   TileId tile;
   TensorId source;   // query, key or value of `expressions`
-  NodeId transform;  // expression of Input and Partner(Input) of the source, rounded to the tile's type; invalid = copy
+  NodeId transform;  // expression of Input and Partner(Input) of the source, rounded to the tile's type;
+                     // invalid = copy
   CopyKind kind = CopyKind::direct;
   int vector_bytes = 16;
 };
@@ -64,40 +65,92 @@ struct Channel {
 struct Statement;
 using Body = std::vector<Statement>;
 
-struct Let { std::string name; NodeId value; };            // uniform scalar
-struct Put { ChannelId channel; NodeId first_row, row_limit; };
-struct Take { ChannelId channel; };
-struct Fill { TileId tile; double value; };
-struct Move { TileId to, from; };                          // registers <-> shared, converting the type
+struct Let {
+  std::string name;
+  NodeId value;
+};  // uniform scalar
+struct Put {
+  ChannelId channel;
+  NodeId first_row, row_limit;
+};
+struct Take {
+  ChannelId channel;
+};
+struct Fill {
+  TileId tile;
+  double value;
+};
+struct Move {
+  TileId to, from;
+};  // registers <-> shared, converting the type
 // accumulator[r,c] += sum_k a[r,k] * b[c,k]  (b_rows_contract: b[k,c]). With unit.transposed the
 // instruction sees b as its m side.
-struct Mma { TileId accumulator, a, b; bool b_rows_contract = false; };
-struct Map { TileId to; NodeId value; };                   // element by element; `to` may be read
-// to[r] = op over c of from[r,c], per row; `accumulate` starts from to[r]; `across_lanes` combines the lanes that
-// share a row (else each lane keeps its part).
-struct RowReduce { TileId to, from; ReduceOp op; bool accumulate = false, across_lanes = true; };
-// Combines the partial values that lanes hold of a per-row vector of tile `of` (a RowReduce that left lanes apart).
-struct LaneReduce { TileId tile, of; ReduceOp op; };
-struct ScaleRows { TileId tile, factor; };                 // tile[r,c] *= factor[r]; an opaque tile takes a shared factor
+struct Mma {
+  TileId accumulator, a, b;
+  bool b_rows_contract = false;
+};
+struct Map {
+  TileId to;
+  NodeId value;
+};  // element by element; `to` may be read
+// to[r] = op over c of from[r,c], per row; `accumulate` starts from to[r]; `across_lanes` combines the lanes
+// that share a row (else each lane keeps its part).
+struct RowReduce {
+  TileId to, from;
+  ReduceOp op;
+  bool accumulate = false, across_lanes = true;
+};
+// Combines the partial values that lanes hold of a per-row vector of tile `of` (a RowReduce that left lanes
+// apart).
+struct LaneReduce {
+  TileId tile, of;
+  ReduceOp op;
+};
+struct ScaleRows {
+  TileId tile, factor;
+};  // tile[r,c] *= factor[r]; an opaque tile takes a shared factor
 enum class Scope : std::uint8_t { warp, workgroup };
-struct Barrier { Scope scope = Scope::workgroup; };  // warp: the rows a warp owns are only touched by itself
+struct Barrier {
+  Scope scope = Scope::workgroup;
+};  // warp: the rows a warp owns are only touched by itself
 // Replaces NaN and infinity in a shared tile by zero and raises the workgroup's flag if there was one.
-struct Scrub { TileId tile; std::string flag; };
-// Writes rows [first_row, row_limit) of an output, converting the type. An opaque tile goes through the shared tile
-// `via`, some columns at a time.
-struct Store { TileId from; std::string output; NodeId first_row, row_limit; TileId via; };
-// Gives back what Scrub removed, to the rows that may see it. If the flag is up: output[i,d] += v[j,d] for every key j in
-// [begin, end) that `mask` (over i, j) allows and whose v[j,d] is not finite. Follows the Store of the same rows.
-struct Restore { std::string output, flag; TensorId value; NodeId mask, begin, end, first_row, row_limit; };
-struct If { NodeId condition; Body body; };
-// Visits the tiles begin, begin+1, ... end-1 except those for which `skip` (a node over the variable `next`) holds.
+struct Scrub {
+  TileId tile;
+  std::string flag;
+};
+// Writes rows [first_row, row_limit) of an output, converting the type. An opaque tile goes through the
+// shared tile `via`, some columns at a time.
+struct Store {
+  TileId from;
+  std::string output;
+  NodeId first_row, row_limit;
+  TileId via;
+};
+// Gives back what Scrub removed, to the rows that may see it. If the flag is up: output[i,d] += v[j,d] for
+// every key j in [begin, end) that `mask` (over i, j) allows and whose v[j,d] is not finite. Follows the
+// Store of the same rows.
+struct Restore {
+  std::string output, flag;
+  TensorId value;
+  NodeId mask, begin, end, first_row, row_limit;
+};
+struct If {
+  NodeId condition;
+  Body body;
+};
+// Visits the tiles begin, begin+1, ... end-1 except those for which `skip` (a node over the variable `next`)
+// holds.
 //   next = first tile to visit;  if (next < end) before;
 //   for (variable = next; variable < end; variable = next) { next = tile after it to visit; body }
-struct TileLoop { std::string variable, next; NodeId begin, end, skip; Body before, body; };
+struct TileLoop {
+  std::string variable, next;
+  NodeId begin, end, skip;
+  Body before, body;
+};
 
 struct Statement {
-  std::variant<Let, Put, Take, Fill, Move, Mma, Map, RowReduce, LaneReduce, ScaleRows, Barrier, Scrub,
-               Store, Restore, If, TileLoop>
+  std::variant<Let, Put, Take, Fill, Move, Mma, Map, RowReduce, LaneReduce, ScaleRows, Barrier, Scrub, Store,
+               Restore, If, TileLoop>
       kind;
 };
 
@@ -137,7 +190,8 @@ struct TileProgram {
   std::vector<Tile> tiles;
   std::vector<Channel> channels;
   Body body;
-  std::vector<std::string> description;  // lines for the header comment: spec, tile classes, how to regenerate
+  std::vector<std::string>
+      description;  // lines for the header comment: spec, tile classes, how to regenerate
 
   const Tile& tile(TileId id) const { return tiles.at(std::size_t(id.value)); }
   const Channel& channel(ChannelId id) const { return channels.at(std::size_t(id.value)); }

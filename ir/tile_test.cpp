@@ -8,10 +8,12 @@ using namespace attnfuse;
 namespace {
 
 Tile registers(const char* name, int rows, int cols, FragmentLayout layout) {
-  return {name, DType::f32, Space::registers, rows, cols, {Axis::i, "q_begin"}, {Axis::j, "k_begin"}, std::move(layout)};
+  return {name, DType::f32,           Space::registers,     rows,
+          cols, {Axis::i, "q_begin"}, {Axis::j, "k_begin"}, std::move(layout)};
 }
 Tile shared(const char* name, int rows, int cols, int stride) {
-  return {name, DType::f16, Space::shared, rows, cols, {Axis::j, "k_begin"}, {Axis::d, ""}, SharedLayout{stride, false}};
+  return {name, DType::f16,           Space::shared, rows,
+          cols, {Axis::j, "k_begin"}, {Axis::d, ""}, SharedLayout{stride, false}};
 }
 
 // 8 x 8 scores on 4 lanes, one warp: each lane owns two rows.
@@ -25,7 +27,8 @@ TileProgram small() {
   program.schedule.warps = 1;
   program.tiles = {registers("s", 8, 8, kScores), shared("k", 8, 16, 16), shared("q", 8, 16, 16),
                    registers("m", 8, 1, vector_along(kScores, TileAxis::row))};
-  program.body = {{Fill{{0}, 0}}, {Mma{{0}, {2}, {1}, false}}, {RowReduce{{3}, {0}, ReduceOp::max, false, true}}};
+  program.body = {
+      {Fill{{0}, 0}}, {Mma{{0}, {2}, {1}, false}}, {RowReduce{{3}, {0}, ReduceOp::max, false, true}}};
   return program;
 }
 
@@ -65,7 +68,8 @@ TEST_CASE("a row reduction needs one value per row") {
 
 TEST_CASE("arguments must not overlap") {
   TileProgram program = small();
-  program.params = {{ParamField::Kind::pointer, "q_ptr", "q", 0, Size::sq, 0}, {ParamField::Kind::size, "sq", "", 0, Size::sq, 4}};
+  program.params = {{ParamField::Kind::pointer, "q_ptr", "q", 0, Size::sq, 0},
+                    {ParamField::Kind::size, "sq", "", 0, Size::sq, 4}};
   program.param_bytes = 16;
   CHECK(only_message(program) == "small: argument sq overlaps the one before it");
 }
@@ -80,7 +84,8 @@ TEST_CASE("mistakes inside loops and conditions are found") {
 
 TEST_CASE("a program prints one line per statement") {
   const std::string text = print(small());
-  CHECK(text.find("tile s : f32 [i=8 x j=8] registers (8:col*1 2:row*4) lanes (4:row*1) warps ()\n") != std::string::npos);
+  CHECK(text.find("tile s : f32 [i=8 x j=8] registers (8:col*1 2:row*4) lanes (4:row*1) warps ()\n") !=
+        std::string::npos);
   CHECK(text.find("  mma s += q x k^T\n") != std::string::npos);
   CHECK(text.find("  reduce m = max of s\n") != std::string::npos);
 }

@@ -5,7 +5,8 @@
 
 namespace attnfuse {
 
-Result<TileProgram> compile_to_tiles(const Graph& graph, const Target& target, const CompileOptions& options) {
+Result<TileProgram> compile_to_tiles(const Graph& graph, const Target& target,
+                                     const CompileOptions& options) {
   const Result<Graph> optimized = run_graph_passes(graph, options.observe);
   if (!optimized) return optimized.errors();
   Schedule schedule = options.schedule;
@@ -17,7 +18,8 @@ Result<TileProgram> compile_to_tiles(const Graph& graph, const Target& target, c
   const auto start = std::chrono::steady_clock::now();
   Result<TileProgram> program = lower_forward(*optimized, target, schedule);
   if (!program) return program;
-  if (Diagnostics mistakes = verify(*program); !mistakes.empty()) ATTNFUSE_CHECK(false, "lowering broke a rule: " + render(mistakes));
+  if (Diagnostics mistakes = verify(*program); !mistakes.empty())
+    ATTNFUSE_CHECK(false, "lowering broke a rule: " + render(mistakes));
   if (options.observe) {
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     options.observe("lower-forward", print(*program), seconds.count());

@@ -13,8 +13,8 @@ bool is_leaf(const Node& node) {
   return as<Constant>(node) || as<SizeOf>(node) || as<Index>(node) || as<Variable>(node);
 }
 
-// Worth a register for the whole loop: reads memory or costs more than a few instructions. Scalars are hoisted
-// by themselves.
+// Worth a register for the whole loop: reads memory or costs more than a few instructions. Scalars are
+// hoisted by themselves.
 bool is_expensive(const Graph& graph, NodeId root) {
   for (NodeId id : cone(graph, {root})) {
     const Node& node = graph.node(id);
@@ -22,9 +22,18 @@ bool is_expensive(const Graph& graph, NodeId root) {
     if (as<Gather>(node)) return true;
     if (const auto* apply = as<Apply>(node)) {
       switch (apply->op) {
-        case ScalarOp::exp: case ScalarOp::exp2: case ScalarOp::log: case ScalarOp::log2: case ScalarOp::sqrt:
-        case ScalarOp::rsqrt: case ScalarOp::tanh: case ScalarOp::sin: case ScalarOp::cos: case ScalarOp::div:
-        case ScalarOp::idiv: case ScalarOp::imod:
+        case ScalarOp::exp:
+        case ScalarOp::exp2:
+        case ScalarOp::log:
+        case ScalarOp::log2:
+        case ScalarOp::sqrt:
+        case ScalarOp::rsqrt:
+        case ScalarOp::tanh:
+        case ScalarOp::sin:
+        case ScalarOp::cos:
+        case ScalarOp::div:
+        case ScalarOp::idiv:
+        case ScalarOp::imod:
           return true;
         default:
           break;

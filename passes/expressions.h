@@ -20,8 +20,8 @@ struct Peeled {
 Peeled peel_factor(const Graph& graph, NodeId root);
 
 // Subexpressions that do not change along some axes of the score tile, and are worth computing once:
-// scalars ({b,h,g} only), per row (i but not j), per column (j but not i). `root` is the expression that reads
-// them as variables.
+// scalars ({b,h,g} only), per row (i but not j), per column (j but not i). `root` is the expression that
+// reads them as variables.
 struct Hoisted {
   struct Value {
     std::string name;
@@ -31,8 +31,8 @@ struct Hoisted {
   NodeId root;
 };
 
-// Hoists from one root after another. A value that several roots contain is hoisted once, by the first; every name
-// ends in a number of its own.
+// Hoists from one root after another. A value that several roots contain is hoisted once, by the first; every
+// name ends in a number of its own.
 class Hoister {
  public:
   explicit Hoister(Graph& graph) : graph_(&graph) {}

@@ -5,8 +5,8 @@
 namespace attnfuse {
 namespace {
 
-// Lanes that share one row of scores where threads own rows directly: two exchange steps, and they stay neighbours
-// whatever the width of the machine's lane exchange.
+// Lanes that share one row of scores where threads own rows directly: two exchange steps, and they stay
+// neighbours whatever the width of the machine's lane exchange.
 constexpr int kLanesPerRow = 4;
 // Padding of shared rows, in bytes: rows stay 16-byte aligned and start in different banks.
 constexpr int kRowPaddingBytes = 16;
@@ -21,8 +21,8 @@ FragmentLayout thread_layout(const Target& target, const Schedule& schedule, int
   const int col_lanes = target.warp_size / row_lanes;
   FragmentLayout lanes;
   lanes.lanes = {{col_lanes, TileAxis::col, 1}, {row_lanes, TileAxis::row, 1}};
-  return repeated(lanes, cols / col_lanes, col_lanes, schedule.rows_per_warp / row_lanes, row_lanes, schedule.warps,
-                  schedule.rows_per_warp);
+  return repeated(lanes, cols / col_lanes, col_lanes, schedule.rows_per_warp / row_lanes, row_lanes,
+                  schedule.warps, schedule.rows_per_warp);
 }
 
 // The accumulator of one product over all rows of the workgroup.
@@ -36,8 +36,8 @@ FragmentLayout accumulator_layout(const MatrixUnit& unit, const Schedule& schedu
 
 FragmentLayout query_operand_layout(const MatrixUnit& unit, const Schedule& schedule, int cols) {
   const int rows = unit.transposed ? unit.n : unit.m;
-  return repeated(unit.transposed ? unit.b : unit.a, cols / unit.k, unit.k, schedule.rows_per_warp / rows, rows,
-                  schedule.warps, schedule.rows_per_warp);
+  return repeated(unit.transposed ? unit.b : unit.a, cols / unit.k, unit.k, schedule.rows_per_warp / rows,
+                  rows, schedule.warps, schedule.rows_per_warp);
 }
 
 class Planner {
@@ -52,7 +52,8 @@ class Planner {
     const int block_q = schedule_.block_q, block_k = schedule_.block_k;
     const TileDim query{Axis::i, "q_begin"}, key{Axis::j, "k_begin"}, dim{Axis::d, ""};
 
-    // Query operands that lie in whole chunks come straight from global memory; others are spread by way of shared.
+    // Query operands that lie in whole chunks come straight from global memory; others are spread by way of
+    // shared.
     const FragmentLayout operand =
         schedule_.query_in_registers ? query_operand_layout(unit_, schedule_, head) : FragmentLayout{};
     const bool whole_chunks = !operand.registers.empty() && operand.registers[0].axis == TileAxis::col &&
@@ -76,8 +77,9 @@ class Planner {
       const bool fma = unit_.is_fma();
       plan_.scores = registers("s", DType::f32, block_q, block_k, query, key,
                                fma ? rows : accumulator_layout(unit_, schedule_, block_k));
-      plan_.output = registers("o", DType::f32, block_q, v_head, query, dim,
-                               fma ? thread_layout(target_, schedule_, v_head) : accumulator_layout(unit_, schedule_, v_head));
+      plan_.output = registers(
+          "o", DType::f32, block_q, v_head, query, dim,
+          fma ? thread_layout(target_, schedule_, v_head) : accumulator_layout(unit_, schedule_, v_head));
       plan_.scores_rows = plan_.scores;
     }
     const FragmentLayout layout = std::get<FragmentLayout>(plan_.at(plan_.scores_rows).layout);
@@ -100,13 +102,16 @@ class Planner {
     plan_.tiles.push_back(std::move(tile));
     return {int(plan_.tiles.size()) - 1};
   }
-  TileId shared(std::string name, DType type, int rows, int cols, TileDim row, TileDim col, bool column_major = false) {
+  TileId shared(std::string name, DType type, int rows, int cols, TileDim row, TileDim col,
+                bool column_major = false) {
     const int padding = cols == 1 ? 0 : kRowPaddingBytes / size_in_bytes(type);
     const SharedLayout layout{(column_major ? rows : cols) + padding, column_major};
     return add({std::move(name), type, Space::shared, rows, cols, std::move(row), std::move(col), layout});
   }
-  TileId registers(std::string name, DType type, int rows, int cols, TileDim row, TileDim col, FragmentLayout layout) {
-    return add({std::move(name), type, Space::registers, rows, cols, std::move(row), std::move(col), std::move(layout)});
+  TileId registers(std::string name, DType type, int rows, int cols, TileDim row, TileDim col,
+                   FragmentLayout layout) {
+    return add({std::move(name), type, Space::registers, rows, cols, std::move(row), std::move(col),
+                std::move(layout)});
   }
   TileId opaque(std::string name, DType type, int rows, int cols, TileDim row, TileDim col) {
     return add({std::move(name), type, Space::registers, rows, cols, std::move(row), std::move(col),

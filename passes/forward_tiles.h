@@ -1,5 +1,5 @@
-// The tiles of the portable forward kernel: shapes, layouts and what they cost. Lowering, the footprint and the
-// schedule search all read this one plan, so that a schedule that fits on paper fits in the kernel.
+// The tiles of the portable forward kernel: shapes, layouts and what they cost. Lowering, the footprint and
+// the schedule search all read this one plan, so that a schedule that fits on paper fits in the kernel.
 #pragma once
 
 #include <vector>
@@ -15,9 +15,9 @@ struct ForwardTiles {
   TileId scores;             // the first product's accumulator
   TileId scores_shared;      // opaque units: scores pass through here to rows of threads
   TileId scores_rows;        // opaque units: scores as rows of threads; else the same tile as `scores`
-  TileId weights;            // probabilities in the program's dtype, registers (operand of the second product)
-  TileId weights_shared;     // probabilities in shared memory, for units whose accumulator is no operand
-  TileId output;             // the second product's accumulator
+  TileId weights;         // probabilities in the program's dtype, registers (operand of the second product)
+  TileId weights_shared;  // probabilities in shared memory, for units whose accumulator is no operand
+  TileId output;          // the second product's accumulator
   TileId row_max, row_max_before, row_max_safe, row_sum, row_factor;  // per-row vectors beside scores_rows
   TileId row_factor_shared;  // opaque units: the factor as the matrix unit reads it
 

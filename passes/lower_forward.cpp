@@ -1,11 +1,13 @@
-// lower_forward: the portable schedule. One workgroup computes block_q rows of one head: it walks the key tiles that the
-// mask allows and keeps scores, probabilities and output next to the threads that own the rows.
+// lower_forward: the portable schedule. One workgroup computes block_q rows of one head: it walks the key
+// tiles that the mask allows and keeps scores, probabilities and output next to the threads that own the
+// rows.
 //
 //   put q; put k(first); take q
-//   for each key tile:            take k | put v | s = q k^T | take v | put k(next) | scores, mask, softmax | o += p v
-//   finish: divide by the row sum, store o and lse
+//   for each key tile:            take k | put v | s = q k^T | take v | put k(next) | scores, mask, softmax |
+//   o += p v finish: divide by the row sum, store o and lse
 //
-// One slot each for K and V is enough: every take is a barrier, and the tile that a put refills was last read before it.
+// One slot each for K and V is enough: every take is a barrier, and the tile that a put refills was last read
+// before it.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -23,7 +25,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class ForwardLowering {
  public:
-  ForwardLowering(const Graph& graph, const Target& target, const Schedule& schedule) : plan_(plan_forward_tiles(graph.info(), target, schedule)) {
+  ForwardLowering(const Graph& graph, const Target& target, const Schedule& schedule)
+      : plan_(plan_forward_tiles(graph.info(), target, schedule)) {
     program_.name = "attention_" + graph.info().name;  // never a keyword
     program_.info = graph.info();
     program_.target = target;
@@ -89,11 +92,13 @@ class ForwardLowering {
   void add_tensor_fields(const std::string& tensor, const std::vector<std::string>& dims) {
     add_field({ParamField::Kind::pointer, tensor + "_ptr", tensor, 0, Size::sq, 0}, 8);
     for (std::size_t dim = 0; dim < dims.size(); ++dim)
-      add_field({ParamField::Kind::stride, tensor + "_stride_" + dims[dim], tensor, int(dim), Size::sq, 0}, 8);
+      add_field({ParamField::Kind::stride, tensor + "_stride_" + dims[dim], tensor, int(dim), Size::sq, 0},
+                8);
   }
 
   void add_params() {
-    for (TensorId id : {q_tensor_, k_tensor_, v_tensor_}) add_tensor_fields(g().tensor(id).name, {"b", "h", "s"});
+    for (TensorId id : {q_tensor_, k_tensor_, v_tensor_})
+      add_tensor_fields(g().tensor(id).name, {"b", "h", "s"});
     add_tensor_fields("o", {"b", "h", "s"});
     add_tensor_fields("lse", {"b", "h", "s"});
     for (const TensorInfo& tensor : g().tensors()) {
@@ -153,7 +158,9 @@ class ForwardLowering {
     const bool per_row = axis == TileAxis::row;
     Tile tile = scores;
     tile.name = name;
-    tile.type = type == ValueType::i32 ? DType::i32 : type == ValueType::boolean ? DType::boolean : DType::f32;
+    tile.type = type == ValueType::i32       ? DType::i32
+                : type == ValueType::boolean ? DType::boolean
+                                             : DType::f32;
     tile.rows = per_row ? scores.rows : 1;
     tile.cols = per_row ? 1 : scores.cols;
     tile.layout = vector_along(std::get<FragmentLayout>(scores.layout), axis);
@@ -166,9 +173,11 @@ class ForwardLowering {
     const Hoisted hoisted = hoister_.run(root, prefix);
     for (const auto& value : hoisted.scalars) before_.push_back({Let{value.name, value.value}});
     for (const auto& value : hoisted.rows)
-      before_.push_back({Map{add_vector(value.name, g().node(value.value).type, TileAxis::row), value.value}});
+      before_.push_back(
+          {Map{add_vector(value.name, g().node(value.value).type, TileAxis::row), value.value}});
     for (const auto& value : hoisted.columns)
-      per_tile_.push_back({Map{add_vector(value.name, g().node(value.value).type, TileAxis::col), value.value}});
+      per_tile_.push_back(
+          {Map{add_vector(value.name, g().node(value.value).type, TileAxis::col), value.value}});
     return hoisted.root;
   }
 
@@ -191,7 +200,8 @@ class ForwardLowering {
     Body& body = program_.body;
     const NodeId q_begin = scalar("q_begin");
     const double block_q = program_.schedule.block_q, block_k = program_.schedule.block_k;
-    add(body, Let{"q_end", op(ScalarOp::imin, {op(ScalarOp::iadd, {q_begin, i32(block_q)}), size(Size::sq)})});
+    add(body,
+        Let{"q_end", op(ScalarOp::imin, {op(ScalarOp::iadd, {q_begin, i32(block_q)}), size(Size::sq)})});
     NodeId first = i32(0), end = size(Size::skv);
     if (masked_) {
       classes_ = classify_tiles(g(), mask_root_);
@@ -200,7 +210,8 @@ class ForwardLowering {
     }
     add(body, Let{"key_end", end});
     add(body, Let{"tile_begin", op(ScalarOp::idiv, {first, i32(block_k)})});
-    add(body, Let{"tile_end", op(ScalarOp::idiv, {op(ScalarOp::iadd, {scalar("key_end"), i32(block_k - 1)}), i32(block_k)})});
+    add(body, Let{"tile_end", op(ScalarOp::idiv,
+                                 {op(ScalarOp::iadd, {scalar("key_end"), i32(block_k - 1)}), i32(block_k)})});
     add(body, Put{q_channel_, q_begin, size(Size::sq)});
     body.insert(body.end(), before_.begin(), before_.end());
     add(body, Fill{plan_.output, 0});
@@ -227,8 +238,10 @@ class ForwardLowering {
     add(body, Take{k_channel_});
     add(body, Put{v_channel_, scalar("k_begin"), skv});
     add(body, Fill{plan_.scores, 0});
-    add(body, Mma{plan_.scores, plan_.query_operand.valid() ? plan_.query_operand : plan_.query, plan_.key, false});
-    NodeId whole = op(ScalarOp::ile, {op(ScalarOp::iadd, {scalar("k_begin"), i32(program_.schedule.block_k)}), skv});
+    add(body,
+        Mma{plan_.scores, plan_.query_operand.valid() ? plan_.query_operand : plan_.query, plan_.key, false});
+    NodeId whole =
+        op(ScalarOp::ile, {op(ScalarOp::iadd, {scalar("k_begin"), i32(program_.schedule.block_k)}), skv});
     if (masked_) whole = op(ScalarOp::logical_and, {whole, bind_tile(classes_.full, "k_tile")});
     add(body, Let{"full", whole});
     add(body, Take{v_channel_});
@@ -276,18 +289,20 @@ class ForwardLowering {
     add(body, Map{plan_.row_max_safe,
                   op(ScalarOp::select, {op(ScalarOp::eq, {row_max, f32(-kInfinity)}), f32(0), row_max})});
     add(body, Map{plan_.row_factor, exponential(tile_element(plan_.row_max_before), safe)});
-    add(body, Map{plan_.row_sum, op(ScalarOp::mul, {tile_element(plan_.row_sum), tile_element(plan_.row_factor)})});
+    add(body,
+        Map{plan_.row_sum, op(ScalarOp::mul, {tile_element(plan_.row_sum), tile_element(plan_.row_factor)})});
     add(body, Map{rows, exponential(s, safe)});
     add(body, RowReduce{plan_.row_sum, rows, ReduceOp::sum, true, false});
     scale_output(body);
   }
 
-  // exp(factor * (value - max)) as a power of two. With a factor below 1 the product cannot overflow and one fused
-  // multiply-add does it; else the difference comes first.
+  // exp(factor * (value - max)) as a power of two. With a factor below 1 the product cannot overflow and one
+  // fused multiply-add does it; else the difference comes first.
   NodeId exponential(NodeId value, NodeId max) {
     const NodeId scale = f32(factor_ * kLog2E);
     if (factor_ * kLog2E <= 1)
-      return op(ScalarOp::exp2, {op(ScalarOp::sub, {op(ScalarOp::mul, {value, scale}), op(ScalarOp::mul, {max, scale})})});
+      return op(ScalarOp::exp2,
+                {op(ScalarOp::sub, {op(ScalarOp::mul, {value, scale}), op(ScalarOp::mul, {max, scale})})});
     return op(ScalarOp::exp2, {op(ScalarOp::mul, {op(ScalarOp::sub, {value, max}), scale})});
   }
 
@@ -323,16 +338,20 @@ class ForwardLowering {
       add(body, Map{plan_.row_max_safe,
                     op(ScalarOp::select, {op(ScalarOp::eq, {row_max, f32(-kInfinity)}), f32(0), row_max})});
       const NodeId sink = op(ScalarOp::mul, {sink_, f32(1 / factor_)});
-      add(body, Map{plan_.row_sum, op(ScalarOp::add, {sum, exponential(sink, tile_element(plan_.row_max_safe))})});
+      add(body,
+          Map{plan_.row_sum, op(ScalarOp::add, {sum, exponential(sink, tile_element(plan_.row_max_safe))})});
     }
     // A row without any allowed key: o = 0, lse = -inf.
-    add(body, Map{plan_.row_factor, op(ScalarOp::select, {op(ScalarOp::eq, {sum, f32(0)}), f32(0), op(ScalarOp::div, {f32(1), sum})})});
-    add(body, Map{plan_.row_sum, op(ScalarOp::add, {op(ScalarOp::mul, {row_max, f32(factor_)}), op(ScalarOp::log, {sum})})});
+    add(body, Map{plan_.row_factor, op(ScalarOp::select, {op(ScalarOp::eq, {sum, f32(0)}), f32(0),
+                                                          op(ScalarOp::div, {f32(1), sum})})});
+    add(body, Map{plan_.row_sum,
+                  op(ScalarOp::add, {op(ScalarOp::mul, {row_max, f32(factor_)}), op(ScalarOp::log, {sum})})});
     scale_output(body);
     add(body, Store{plan_.output, "o", q_begin, sq, plan_.scores_shared});
     add(body, Store{plan_.row_sum, "lse", q_begin, sq, {}});
     if (!masked_) return;
-    const NodeId allowed = op(ScalarOp::logical_and, {op(ScalarOp::ilt, {g().index(Axis::j), size(Size::skv)}), mask_root_});
+    const NodeId allowed =
+        op(ScalarOp::logical_and, {op(ScalarOp::ilt, {g().index(Axis::j), size(Size::skv)}), mask_root_});
     const NodeId first_key = op(ScalarOp::imul, {scalar("tile_begin"), i32(program_.schedule.block_k)});
     add(body, Barrier{});
     add(body, Restore{"o", "has_nonfinite", v_tensor_, allowed, first_key, scalar("key_end"), q_begin, sq});

@@ -33,14 +33,16 @@ std::span<const GraphPass> graph_passes();
 using StageObserver = std::function<void(std::string_view stage, const std::string& text, double seconds)>;
 Result<Graph> run_graph_passes(const Graph& graph, const StageObserver& observe = {});
 
-// How a mask divides the score tiles, from interval analysis of its predicate. Expressions are nodes of `graph` over
-// the variables q_begin, q_end, k_begin, k_end (tile bounds, inclusive-exclusive), b, h, sq, skv.
+// How a mask divides the score tiles, from interval analysis of its predicate. Expressions are nodes of
+// `graph` over the variables q_begin, q_end, k_begin, k_end (tile bounds, inclusive-exclusive), b, h, sq,
+// skv.
 struct TileClasses {
   NodeId first_key, end_key;  // over q_begin, q_end: no allowed key outside [first_key, end_key)
   bool has_holes = false;     // tiles inside the bounds may be empty: test `empty`
   NodeId empty;               // no element of the tile is allowed
   NodeId full;                // every element of the tile is allowed
-  bool depends_on_data = false;  // the predicate reads captured tensors: never full, never empty from them alone
+  bool depends_on_data =
+      false;  // the predicate reads captured tensors: never full, never empty from them alone
 };
 // Adds the expressions to `graph` (a copy of the program extended by lowering).
 TileClasses classify_tiles(Graph& graph, NodeId mask);
@@ -58,9 +60,10 @@ Result<TileProgram> lower_forward(const Graph& graph, const Target& target, cons
 // strides are not 16-byte aligned.
 struct CompileOptions {
   int vector_bytes = 16;
-  Schedule schedule;         // used when schedule.source is "user"
+  Schedule schedule;  // used when schedule.source is "user"
   StageObserver observe;
 };
-Result<TileProgram> compile_to_tiles(const Graph& graph, const Target& target, const CompileOptions& options = {});
+Result<TileProgram> compile_to_tiles(const Graph& graph, const Target& target,
+                                     const CompileOptions& options = {});
 
 }  // namespace attnfuse

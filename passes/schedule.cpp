@@ -1,5 +1,5 @@
-// choose_schedule: a row of the target's table where one fits, else the derived default: the largest tile, by work per
-// byte moved, that provably fits the target's limits.
+// choose_schedule: a row of the target's table where one fits, else the derived default: the largest tile, by
+// work per byte moved, that provably fits the target's limits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,15 +37,16 @@ Schedule with(const Target& target, int block_k, int warps, int rows_per_warp, i
 }
 
 bool fits_program(const ProgramInfo& info, const Target& target, const Schedule& schedule) {
-  const Footprint need = footprint_of(plan_forward_tiles(info, target, schedule).tiles,
-                                      schedule.warps * target.warp_size);
+  const Footprint need =
+      footprint_of(plan_forward_tiles(info, target, schedule).tiles, schedule.warps * target.warp_size);
   return fits(need, target);
 }
 
-// Multiply-adds per element of K and V that a step moves through shared memory, the figure that decides speed on
-// every machine: rows of a warp reuse what the warp reads, rows of the workgroup what it copies.
+// Multiply-adds per element of K and V that a step moves through shared memory, the figure that decides speed
+// on every machine: rows of a warp reuse what the warp reads, rows of the workgroup what it copies.
 double value_of(const Schedule& schedule) {
-  return schedule.rows_per_warp * 4.0 + schedule.block_q + std::min(schedule.block_k, 64) * 0.5 - schedule.warps;
+  return schedule.rows_per_warp * 4.0 + schedule.block_q + std::min(schedule.block_k, 64) * 0.5 -
+         schedule.warps;
 }
 
 }  // namespace
@@ -83,11 +84,12 @@ Result<Schedule> choose_schedule(const Graph& graph, const Target& target, int v
         if (!best || value_of(schedule) > value_of(*best)) best = schedule;
       }
   if (best) return *best;
-  return Diagnostic{"schedule.does-not-fit",
-                    fmt::format("no tile of head_dim {} (values {}) in {} fits {}: {} bytes of shared memory, {} registers",
-                                info.head_dim, info.v_head_dim, name(info.dtype), target.name, target.shared_bytes,
-                                target.registers_per_thread),
-                    info.where, "use a smaller head_dim or a target with more shared memory"};
+  return Diagnostic{
+      "schedule.does-not-fit",
+      fmt::format("no tile of head_dim {} (values {}) in {} fits {}: {} bytes of shared memory, {} registers",
+                  info.head_dim, info.v_head_dim, name(info.dtype), target.name, target.shared_bytes,
+                  target.registers_per_thread),
+      info.where, "use a smaller head_dim or a target with more shared memory"};
 }
 
 }  // namespace attnfuse

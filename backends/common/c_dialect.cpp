@@ -11,8 +11,10 @@ namespace {
 // Elements of partner pairs stay inside one aligned chunk, or move to another whole one.
 bool pairs_by_chunk(const Partner& partner, int chunk) {
   switch (partner.pairs) {
-    case RotaryPairs::half: return partner.count / 2 % chunk == 0;
-    case RotaryPairs::interleaved: return partner.count % chunk == 0;
+    case RotaryPairs::half:
+      return partner.count / 2 % chunk == 0;
+    case RotaryPairs::interleaved:
+      return partner.count % chunk == 0;
   }
   return false;
 }
@@ -25,18 +27,24 @@ std::string element_pointer(const std::string& type, const std::string& tensor, 
 
 std::string CDialect::type(DType dtype) const {
   switch (dtype) {
-    case DType::f16: return "af_f16";
-    case DType::bf16: return "af_bf16";
-    case DType::f32: return "float";
-    case DType::i32: return "int";
-    case DType::boolean: return "unsigned char";
+    case DType::f16:
+      return "af_f16";
+    case DType::bf16:
+      return "af_bf16";
+    case DType::f32:
+      return "float";
+    case DType::i32:
+      return "int";
+    case DType::boolean:
+      return "unsigned char";
   }
   return "";
 }
 
 std::string CDialect::int64(std::string_view value) const { return fmt::format("af_i64({})", value); }
 
-void CDialect::constant_table(SourceWriter& out, const std::string& name, const std::vector<double>& values) const {
+void CDialect::constant_table(SourceWriter& out, const std::string& name,
+                              const std::vector<double>& values) const {
   out.open(fmt::format("{} float {}[{}] =", constant_qualifiers(), name, values.size()));
   std::string line;
   for (std::size_t k = 0; k < values.size(); ++k) {
@@ -50,18 +58,24 @@ void CDialect::constant_table(SourceWriter& out, const std::string& name, const 
 }
 
 std::string CDialect::load_global(const std::string& tensor, DType dtype, const std::string& offset) const {
-  const std::string element = fmt::format("reinterpret_cast<const {}*>(args.{}_ptr)[{}]", type(dtype), tensor, offset);
+  const std::string element =
+      fmt::format("reinterpret_cast<const {}*>(args.{}_ptr)[{}]", type(dtype), tensor, offset);
   switch (dtype) {
-    case DType::f16: return fmt::format("af_from_f16({})", element);
-    case DType::bf16: return fmt::format("af_from_bf16({})", element);
+    case DType::f16:
+      return fmt::format("af_from_f16({})", element);
+    case DType::bf16:
+      return fmt::format("af_from_bf16({})", element);
     case DType::f32:
-    case DType::i32: return element;
-    case DType::boolean: return fmt::format("({} != 0)", element);
+    case DType::i32:
+      return element;
+    case DType::boolean:
+      return fmt::format("({} != 0)", element);
   }
   return "";
 }
 
-void CDialect::store_global(SourceWriter& out, const std::string& tensor, DType dtype, const std::string& offset, const std::string& value) const {
+void CDialect::store_global(SourceWriter& out, const std::string& tensor, DType dtype,
+                            const std::string& offset, const std::string& value) const {
   const bool narrow = dtype == DType::f16 || dtype == DType::bf16;
   out.line(fmt::format("reinterpret_cast<{}*>(args.{}_ptr)[{}] = {};", type(dtype), tensor, offset,
                        narrow ? fmt::format("af_to_{}({})", name(dtype), value) : value));
@@ -80,16 +94,19 @@ int CDialect::chunk_elements(const TileWriter& writer, const Channel& channel) c
 }
 
 // x[chunk]: the elements from d0 on of row i or j, transformed, or zeros unless `inside`.
-void CDialect::read_chunk(TileWriter& writer, const Channel& channel, int chunk, const std::string& inside) const {
+void CDialect::read_chunk(TileWriter& writer, const Channel& channel, int chunk,
+                          const std::string& inside) const {
   SourceWriter& out = writer.out();
   const TileProgram& program = writer.program();
   const TensorInfo& source = program.expressions.tensor(channel.source);
   const std::string element = std::string(name(source.dtype));
   out.line(fmt::format("float x[{}] = {{}};", chunk));
   out.open(fmt::format("if ({})", inside));
-  out.line(fmt::format("const af_i64 row_base = {0}_base + af_i64({1}) * args.{0}_stride_s;", source.name, source.role == TensorRole::query ? "i" : "j"));
+  out.line(fmt::format("const af_i64 row_base = {0}_base + af_i64({1}) * args.{0}_stride_s;", source.name,
+                       source.role == TensorRole::query ? "i" : "j"));
   const std::string load = "af_load_chunk_" + element;
-  out.line(fmt::format("{}(x, {});", load, element_pointer(type(source.dtype), source.name, "row_base + d0")));
+  out.line(
+      fmt::format("{}(x, {});", load, element_pointer(type(source.dtype), source.name, "row_base + d0")));
   if (channel.transform.valid()) {
     const Graph& graph = program.expressions;
     std::map<NodeId, std::string> inputs;
@@ -101,13 +118,16 @@ void CDialect::read_chunk(TileWriter& writer, const Channel& channel, int chunk,
       }
       const std::string array = fmt::format("partner_{}", inputs.size());
       out.line(fmt::format("float {}[{}];", array, chunk));
-      out.line(fmt::format("{}({}, {});", load, array, element_pointer(type(source.dtype), source.name, fmt::format("row_base + {}", partner_index(partner, "d0")))));
+      out.line(fmt::format("{}({}, {});", load, array,
+                           element_pointer(type(source.dtype), source.name,
+                                           fmt::format("row_base + {}", partner_index(partner, "d0")))));
       inputs[id] = array + "[e1]";
     }
     out.line(fmt::format("float y[{}];", chunk));
     writer.open_loop(fmt::format("for (int e1 = 0; e1 < {}; ++e1)", chunk));
     out.line("const int d = d0 + e1;");
-    const Surroundings here{[](const std::string& name) { return name; }, [](Axis axis) { return std::string(name(axis)); },
+    const Surroundings here{[](const std::string& name) { return name; },
+                            [](Axis axis) { return std::string(name(axis)); },
                             [&](NodeId id) { return inputs.count(id) != 0 ? inputs.at(id) : "x[e1]"; }};
     const std::string value = writer.expression(channel.transform, here);
     out.line(fmt::format("y[e1] = {};", value));
@@ -132,7 +152,8 @@ void CDialect::put(TileWriter& writer, const Put& put) const {
   const std::string position = source.role == TensorRole::query ? "i" : "j";
   const std::string element = std::string(name(to.type));
   const std::string limit = writer.scalar(put.row_limit), first = writer.scalar(put.first_row);
-  const std::string at = fmt::format("{}_base + af_i64({}) * args.{}_stride_s", source.name, position, source.name);
+  const std::string at =
+      fmt::format("{}_base + af_i64({}) * args.{}_stride_s", source.name, position, source.name);
   const std::string to_pointer = fmt::format("{} + {}", to.name, TileWriter::shared_index(to, "row", "d0"));
   const bool transposed = std::get<SharedLayout>(to.layout).column_major;
   const int per_row = to.cols / chunk;
@@ -144,12 +165,20 @@ void CDialect::put(TileWriter& writer, const Put& put) const {
     if (program.threads() % per_row == 0) {  // each thread keeps its columns
       const int step = program.threads() / per_row;
       out.line(fmt::format("const int row0 = thread / {0}, d0 = thread % {0} * {1};", per_row, chunk));
-      out.line(fmt::format("const {}* from = {};", type(to.type), element_pointer(type(to.type), source.name, fmt::format("{}_base + af_i64({} + row0) * {} + d0", source.name, first, row_stride))));
-      writer.open_loop(fmt::format("for (int row = row0; row < {}; row += {}, from += {} * {})", to.rows, step, step, row_stride));
+      out.line(fmt::format("const {}* from = {};", type(to.type),
+                           element_pointer(type(to.type), source.name,
+                                           fmt::format("{}_base + af_i64({} + row0) * {} + d0", source.name,
+                                                       first, row_stride))));
+      writer.open_loop(fmt::format("for (int row = row0; row < {}; row += {}, from += {} * {})", to.rows,
+                                   step, step, row_stride));
     } else {
-      writer.open_loop(fmt::format("for (int e = thread; e < {}; e += {})", to.rows * per_row, program.threads()));
+      writer.open_loop(
+          fmt::format("for (int e = thread; e < {}; e += {})", to.rows * per_row, program.threads()));
       out.line(fmt::format("const int row = e / {0}, d0 = e % {0} * {1};", per_row, chunk));
-      out.line(fmt::format("const {}* from = {};", type(to.type), element_pointer(type(to.type), source.name, fmt::format("{}_base + af_i64({} + row) * {} + d0", source.name, first, row_stride))));
+      out.line(fmt::format("const {}* from = {};", type(to.type),
+                           element_pointer(type(to.type), source.name,
+                                           fmt::format("{}_base + af_i64({} + row) * {} + d0", source.name,
+                                                       first, row_stride))));
     }
     out.line(fmt::format("const int {} = {} + row;", position, first));
     out.line(fmt::format("af_copy_async({}, from, {});", to_pointer, inside));
@@ -165,7 +194,8 @@ void CDialect::put(TileWriter& writer, const Put& put) const {
   read_chunk(writer, channel, chunk, inside);
   if (transposed) {
     writer.open_loop(fmt::format("for (int e1 = 0; e1 < {}; ++e1)", chunk));
-    out.line(fmt::format("{}[{}] = {};", to.name, TileWriter::shared_index(to, "row", "d0 + e1"), to.type == DType::f32 ? "x[e1]" : fmt::format("af_to_{}(x[e1])", element)));
+    out.line(fmt::format("{}[{}] = {};", to.name, TileWriter::shared_index(to, "row", "d0 + e1"),
+                         to.type == DType::f32 ? "x[e1]" : fmt::format("af_to_{}(x[e1])", element)));
     out.close();
   } else {
     out.line(fmt::format("af_store_chunk_{}({}, x);", element, to_pointer));
@@ -179,15 +209,21 @@ void CDialect::store(TileWriter& writer, const Store& store) const {
   const auto& layout = std::get<FragmentLayout>(from.layout);
   const TileProgram& program = writer.program();
   const DType dtype = program.info.dtype;
-  const bool pairs = from.cols > 1 && !layout.registers.empty() && layout.registers[0] == Digit{2, TileAxis::col, 1} && dtype != DType::f32 && program.schedule.vector_bytes >= 4;
+  const bool pairs = from.cols > 1 && !layout.registers.empty() &&
+                     layout.registers[0] == Digit{2, TileAxis::col, 1} && dtype != DType::f32 &&
+                     program.schedule.vector_bytes >= 4;
   if (!pairs) return writer.store_elements(store);
   SourceWriter& out = writer.out();
   writer.open_loop(fmt::format("for (int r = 0; r < {}; r += 2)", layout.register_count()));
-  out.line(fmt::format("const int i = {} + {}, d = {};", writer.scalar(store.first_row), writer.position(from, TileAxis::row, "r"), writer.position(from, TileAxis::col, "r")));
+  out.line(fmt::format("const int i = {} + {}, d = {};", writer.scalar(store.first_row),
+                       writer.position(from, TileAxis::row, "r"), writer.position(from, TileAxis::col, "r")));
   std::string inside = fmt::format("i < {}", writer.scalar(store.row_limit));
   if (from.cols > program.info.v_head_dim) inside += fmt::format(" && d < {}", program.info.v_head_dim);
   out.open(fmt::format("if ({})", inside));
-  out.line(fmt::format("*reinterpret_cast<af_u32*>(reinterpret_cast<{}*>(args.{}_ptr) + {}_base + af_i64(i) * args.{}_stride_s + d) = af_pack_{}({}[r], {}[r + 1]);", type(dtype), store.output, store.output, store.output, name(dtype), from.name, from.name));
+  out.line(
+      fmt::format("*reinterpret_cast<af_u32*>(reinterpret_cast<{}*>(args.{}_ptr) + {}_base + af_i64(i) * "
+                  "args.{}_stride_s + d) = af_pack_{}({}[r], {}[r + 1]);",
+                  type(dtype), store.output, store.output, store.output, name(dtype), from.name, from.name));
   out.close();
   out.close();
 }
@@ -212,10 +248,12 @@ int CDialect::shared_tiles(TileWriter& writer, const std::string& memory) const 
   int offset = 0;
   for (const Tile& tile : writer.program().tiles) {
     if (tile.space != Space::shared) continue;
-    writer.out().line(fmt::format("{0}* const {1} = reinterpret_cast<{0}*>({2} + {3});  // {4} x {5}", type(tile.type), tile.name, memory, offset, tile.rows, tile.cols));
+    writer.out().line(fmt::format("{0}* const {1} = reinterpret_cast<{0}*>({2} + {3});  // {4} x {5}",
+                                  type(tile.type), tile.name, memory, offset, tile.rows, tile.cols));
     offset += shared_bytes(tile);
   }
-  writer.out().line(fmt::format("int* const has_nonfinite = reinterpret_cast<int*>({} + {});", memory, offset));
+  writer.out().line(
+      fmt::format("int* const has_nonfinite = reinterpret_cast<int*>({} + {});", memory, offset));
   return offset + kFlagBytes;
 }
 
@@ -223,9 +261,14 @@ void header_comment(TileWriter& writer) {
   const TileProgram& program = writer.program();
   SourceWriter& out = writer.out();
   const ProgramInfo& info = program.info;
-  out.comment(fmt::format("{}: fused attention, forward. Generated by AttnFuse; edit the program, not this file.", program.name));
-  out.comment(fmt::format("heads {}, kv_heads {}, head_dim {}, v_head_dim {}, {}", info.heads, info.kv_heads, info.head_dim, info.v_head_dim, name(info.dtype)));
-  out.comment(fmt::format("target {}, {} schedule ({}): {} query rows x {} keys, {} warps of {}", program.target.name, program.schedule.name, program.schedule.source, program.schedule.block_q, program.schedule.block_k, program.schedule.warps, program.target.warp_size));
+  out.comment(fmt::format(
+      "{}: fused attention, forward. Generated by AttnFuse; edit the program, not this file.", program.name));
+  out.comment(fmt::format("heads {}, kv_heads {}, head_dim {}, v_head_dim {}, {}", info.heads, info.kv_heads,
+                          info.head_dim, info.v_head_dim, name(info.dtype)));
+  out.comment(fmt::format("target {}, {} schedule ({}): {} query rows x {} keys, {} warps of {}",
+                          program.target.name, program.schedule.name, program.schedule.source,
+                          program.schedule.block_q, program.schedule.block_k, program.schedule.warps,
+                          program.target.warp_size));
   for (const std::string& line : program.description) out.comment(line);
 }
 
@@ -234,9 +277,16 @@ void argument_fields(TileWriter& writer, const std::string& pointer_type, const 
     const char* comment = "";
     std::string type;
     switch (field.kind) {
-      case ParamField::Kind::pointer: type = pointer_type; break;
-      case ParamField::Kind::stride: type = stride_type; comment = "  // elements"; break;
-      case ParamField::Kind::size: type = "int"; break;
+      case ParamField::Kind::pointer:
+        type = pointer_type;
+        break;
+      case ParamField::Kind::stride:
+        type = stride_type;
+        comment = "  // elements";
+        break;
+      case ParamField::Kind::size:
+        type = "int";
+        break;
     }
     writer.out().line(fmt::format("{} {};{}", type, field.name, comment));
   }

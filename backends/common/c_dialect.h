@@ -10,7 +10,8 @@ class CDialect : public Dialect {
   std::string unroll() const override { return "#pragma unroll"; }
   std::string type(DType dtype) const override;
   std::string int64(std::string_view value) const override;
-  void constant_table(SourceWriter& out, const std::string& name, const std::vector<double>& values) const override;
+  void constant_table(SourceWriter& out, const std::string& name,
+                      const std::vector<double>& values) const override;
   std::string load_global(const std::string& tensor, DType dtype, const std::string& offset) const override;
   void store_global(SourceWriter& out, const std::string& tensor, DType dtype, const std::string& offset,
                     const std::string& value) const override;
@@ -24,7 +25,8 @@ class CDialect : public Dialect {
   virtual std::string argument_pointer() const { return "af_u64"; }
   // Qualifiers of a table of constants in device memory.
   virtual std::string constant_qualifiers() const = 0;
-  // Declares x[chunk]: elements d0, d0 + 1, ... of row i or j of the source, transformed; zeros unless `inside`.
+  // Declares x[chunk]: elements d0, d0 + 1, ... of row i or j of the source, transformed; zeros unless
+  // `inside`.
   void read_chunk(TileWriter& writer, const Channel& channel, int chunk, const std::string& inside) const;
   // Header comment, prelude text, argument struct, tables.
   void begin_file(TileWriter& writer, std::string_view types, std::string_view functions) const;

@@ -1,5 +1,6 @@
-// Dialect: how one C-like language spells what the tile writer says. A backend implements the pure functions; the
-// leaves have generic versions that are right everywhere and that a backend replaces where the machine offers more.
+// Dialect: how one C-like language spells what the tile writer says. A backend implements the pure functions;
+// the leaves have generic versions that are right everywhere and that a backend replaces where the machine
+// offers more.
 #pragma once
 
 #include <string>
@@ -15,21 +16,23 @@ class Dialect {
  public:
   virtual ~Dialect() = default;
 
-  // Everything before the first statement: header comment, prelude, argument block, shared tiles, the kernel's
-  // signature, and the scalars thread, lane, warp, block. `end` closes the kernel.
+  // Everything before the first statement: header comment, prelude, argument block, shared tiles, the
+  // kernel's signature, and the scalars thread, lane, warp, block. `end` closes the kernel.
   virtual void begin(TileWriter& writer) const = 0;
   virtual void end(TileWriter& writer) const = 0;
 
-  virtual std::string unroll() const = 0;                      // line before a loop to unroll; empty = none
-  virtual std::string type(DType dtype) const = 0;             // of a stored element
+  virtual std::string unroll() const = 0;                       // line before a loop to unroll; empty = none
+  virtual std::string type(DType dtype) const = 0;              // of a stored element
   virtual std::string int64(std::string_view value) const = 0;  // conversion to a 64-bit integer
   // An array of constants, before the kernel.
-  virtual void constant_table(SourceWriter& out, const std::string& name, const std::vector<double>& values) const = 0;
+  virtual void constant_table(SourceWriter& out, const std::string& name,
+                              const std::vector<double>& values) const = 0;
 
   // Element of a tensor as f32, int or bool. offset: 64-bit text, in elements.
-  virtual std::string load_global(const std::string& tensor, DType dtype, const std::string& offset) const = 0;
-  virtual void store_global(SourceWriter& out, const std::string& tensor, DType dtype, const std::string& offset,
-                            const std::string& value) const = 0;
+  virtual std::string load_global(const std::string& tensor, DType dtype,
+                                  const std::string& offset) const = 0;
+  virtual void store_global(SourceWriter& out, const std::string& tensor, DType dtype,
+                            const std::string& offset, const std::string& value) const = 0;
   virtual std::string barrier(Scope scope) const = 0;
   // The value that the lane at exclusive-or `distance` holds.
   virtual std::string exchange(const std::string& value, int distance) const = 0;

@@ -16,9 +16,12 @@ struct Text {
 
 std::string_view type_name(ValueType type) {
   switch (type) {
-    case ValueType::f32: return "float";
-    case ValueType::i32: return "int";
-    case ValueType::boolean: return "bool";
+    case ValueType::f32:
+      return "float";
+    case ValueType::i32:
+      return "int";
+    case ValueType::boolean:
+      return "bool";
   }
   return "";
 }
@@ -26,10 +29,14 @@ std::string_view type_name(ValueType type) {
 class ExpressionWriter {
  public:
   ExpressionWriter(TileWriter& writer, const Surroundings& surroundings, NodeId root)
-      : writer_(writer), graph_(writer.program().expressions), surroundings_(surroundings), uses_(use_counts(graph_, {root})) {}
+      : writer_(writer),
+        graph_(writer.program().expressions),
+        surroundings_(surroundings),
+        uses_(use_counts(graph_, {root})) {}
 
   Text visit(NodeId id) {
-    if (const auto found = named_.find(id); found != named_.end()) return {found->second, Precedence::primary};
+    if (const auto found = named_.find(id); found != named_.end())
+      return {found->second, Precedence::primary};
     const Node& node = graph_.node(id);
     Text text = write(id, node);
     if (uses_.at(id) > 1 && is_worth_a_name(node)) {
@@ -42,30 +49,35 @@ class ExpressionWriter {
   }
 
  private:
-  static bool is_worth_a_name(const Node& node) { return as<Apply>(node) != nullptr || as<Gather>(node) != nullptr; }
+  static bool is_worth_a_name(const Node& node) {
+    return as<Apply>(node) != nullptr || as<Gather>(node) != nullptr;
+  }
 
   Text write(NodeId id, const Node& node) {
     return std::visit(
-        overloaded{
-            [&](const Constant& c) { return constant(c.value, node.type); },
-            [&](const SizeOf& s) { return size(s.size); },
-            [&](const Index& index) { return Text{surroundings_.index(index.axis)}; },
-            [&](const Variable& variable) { return Text{surroundings_.variable(variable.name)}; },
-            [&](const Apply& apply) { return application(id, apply.op); },
-            [&](const Gather& gather) { return gathered(id, gather.tensor); },
-            [&](const Input&) { return Text{surroundings_.input(id)}; },
-            [&](const Partner&) { return Text{surroundings_.input(id)}; },
-            [&](const auto&) -> Text {
-              fail_check("elementwise", __FILE__, __LINE__, "not an elementwise value: " + std::to_string(id.value));
-            }},
+        overloaded{[&](const Constant& c) { return constant(c.value, node.type); },
+                   [&](const SizeOf& s) { return size(s.size); },
+                   [&](const Index& index) { return Text{surroundings_.index(index.axis)}; },
+                   [&](const Variable& variable) { return Text{surroundings_.variable(variable.name)}; },
+                   [&](const Apply& apply) { return application(id, apply.op); },
+                   [&](const Gather& gather) { return gathered(id, gather.tensor); },
+                   [&](const Input&) { return Text{surroundings_.input(id)}; },
+                   [&](const Partner&) { return Text{surroundings_.input(id)}; },
+                   [&](const auto&) -> Text {
+                     fail_check("elementwise", __FILE__, __LINE__,
+                                "not an elementwise value: " + std::to_string(id.value));
+                   }},
         node.kind);
   }
 
   static Text constant(double value, ValueType type) {
     switch (type) {
-      case ValueType::f32: return {literal(value), value < 0 ? Precedence::unary : Precedence::primary};
-      case ValueType::i32: return {fmt::format("{}", std::int64_t(value)), value < 0 ? Precedence::unary : Precedence::primary};
-      case ValueType::boolean: return {value != 0 ? "true" : "false"};
+      case ValueType::f32:
+        return {literal(value), value < 0 ? Precedence::unary : Precedence::primary};
+      case ValueType::i32:
+        return {fmt::format("{}", std::int64_t(value)), value < 0 ? Precedence::unary : Precedence::primary};
+      case ValueType::boolean:
+        return {value != 0 ? "true" : "false"};
     }
     return {};
   }
@@ -73,13 +85,20 @@ class ExpressionWriter {
   Text size(Size which) const {
     const ProgramInfo& info = writer_.program().info;
     switch (which) {
-      case Size::batch: return {"batch"};
-      case Size::sq: return {"sq"};
-      case Size::skv: return {"skv"};
-      case Size::heads: return {std::to_string(info.heads)};
-      case Size::kv_heads: return {std::to_string(info.kv_heads)};
-      case Size::head_dim: return {std::to_string(info.head_dim)};
-      case Size::v_head_dim: return {std::to_string(info.v_head_dim)};
+      case Size::batch:
+        return {"batch"};
+      case Size::sq:
+        return {"sq"};
+      case Size::skv:
+        return {"skv"};
+      case Size::heads:
+        return {std::to_string(info.heads)};
+      case Size::kv_heads:
+        return {std::to_string(info.kv_heads)};
+      case Size::head_dim:
+        return {std::to_string(info.head_dim)};
+      case Size::v_head_dim:
+        return {std::to_string(info.v_head_dim)};
     }
     return {};
   }
@@ -90,7 +109,8 @@ class ExpressionWriter {
     int position = 0;
     for (NodeId operand : graph_.operands(id)) {
       Text text = visit(operand);
-      const bool leftmost = position == 0 && row.precedence != Precedence::unary && row.precedence != Precedence::ternary;
+      const bool leftmost =
+          position == 0 && row.precedence != Precedence::unary && row.precedence != Precedence::ternary;
       const bool binds = leftmost ? text.precedence >= row.precedence : text.precedence > row.precedence;
       operands.push_back(row.precedence == Precedence::primary || binds ? text.text : "(" + text.text + ")");
       ++position;
@@ -112,7 +132,8 @@ class ExpressionWriter {
       return {fmt::format("{}[{}]", info.name, clamped(indices.at(0), info.shape.at(0)))};
     std::string offset;
     for (std::size_t dim = 0; dim < indices.size(); ++dim)
-      offset += fmt::format("{}{} * args.{}_stride_{}", dim == 0 ? "" : " + ", writer_.dialect().int64(clamped(indices[dim], info.shape[dim])), info.name, dim);
+      offset += fmt::format("{}{} * args.{}_stride_{}", dim == 0 ? "" : " + ",
+                            writer_.dialect().int64(clamped(indices[dim], info.shape[dim])), info.name, dim);
     if (offset.empty()) offset = writer_.dialect().int64("0");
     return {writer_.dialect().load_global(info.name, info.dtype, offset)};
   }
@@ -120,7 +141,8 @@ class ExpressionWriter {
   // Gathers never leave the tensor, also for keys past the end that a mask removes afterwards.
   std::string clamped(NodeId index, const Extent& extent) {
     const Text text = visit(index);
-    if (const auto* own = as<Index>(graph_.node(index)); own != nullptr && covers(extent, own->axis)) return text.text;
+    if (const auto* own = as<Index>(graph_.node(index)); own != nullptr && covers(extent, own->axis))
+      return text.text;
     const std::string last = std::visit(overloaded{[](std::int64_t n) { return std::to_string(n - 1); },
                                                    [&](Size s) { return size(s).text + " - 1"; }},
                                         extent.value);
@@ -157,13 +179,15 @@ std::string TileWriter::expression(NodeId root, const Surroundings& surroundings
 
 std::string TileWriter::scalar(NodeId root) {
   const Surroundings uniform{[](const std::string& name) { return name; },
-                             [](Axis axis) { return std::string(attnfuse::name(axis)); }, {}};
+                             [](Axis axis) { return std::string(attnfuse::name(axis)); },
+                             {}};
   return expression(root, uniform);
 }
 
 bool TileWriter::reads_index(NodeId root, Axis axis) const {
   for (NodeId id : cone(program_.expressions, {root}))
-    if (const auto* index = as<Index>(program_.expressions.node(id)); index != nullptr && index->axis == axis) return true;
+    if (const auto* index = as<Index>(program_.expressions.node(id)); index != nullptr && index->axis == axis)
+      return true;
   return false;
 }
 

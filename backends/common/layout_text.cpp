@@ -20,7 +20,9 @@ std::string digit_text(const std::string& index, int divisor, int extent, int co
   return text;
 }
 
-std::string scaled(const std::string& text, int factor) { return factor == 1 ? text : fmt::format("{} * {}", text, factor); }
+std::string scaled(const std::string& text, int factor) {
+  return factor == 1 ? text : fmt::format("{} * {}", text, factor);
+}
 
 std::string sum(const std::vector<std::string>& terms) {
   if (terms.empty()) return "0";
@@ -85,8 +87,12 @@ std::string TileWriter::shared_index(const Tile& tile, const std::string& row, c
   const bool major = layout.column_major;
   const std::string& slow = major ? col : row;
   const std::string& fast = major ? row : col;
-  const auto grouped = [](const std::string& text) { return text.find(' ') == std::string::npos ? text : "(" + text + ")"; };
-  if (tile.cols == 1 && !major) return fast == "0" ? scaled(grouped(slow), layout.stride) : fmt::format("{} + {}", scaled(grouped(slow), layout.stride), fast);
+  const auto grouped = [](const std::string& text) {
+    return text.find(' ') == std::string::npos ? text : "(" + text + ")";
+  };
+  if (tile.cols == 1 && !major)
+    return fast == "0" ? scaled(grouped(slow), layout.stride)
+                       : fmt::format("{} + {}", scaled(grouped(slow), layout.stride), fast);
   return fmt::format("{} + {}", scaled(grouped(slow), layout.stride), fast);
 }
 

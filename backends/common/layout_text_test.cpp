@@ -40,7 +40,8 @@ std::vector<Digit> random_digits(std::mt19937& random) {
   std::vector<Digit> digits;
   const int count = int(random() % 4);
   for (int n = 0; n < count; ++n)
-    digits.push_back({int(1 + random() % 5), random() % 2 == 0 ? TileAxis::row : TileAxis::col, int(random() % 9)});
+    digits.push_back(
+        {int(1 + random() % 5), random() % 2 == 0 ? TileAxis::row : TileAxis::col, int(random() % 9)});
   return digits;
 }
 
@@ -57,7 +58,8 @@ TEST_CASE("digit sums agree with the layout's coordinates for random mixed-radix
     for (TileAxis axis : {TileAxis::row, TileAxis::col}) {
       const std::string text = digit_sum(digits, axis, "r");
       CAPTURE(text);
-      for (int index = 0; index < count; ++index) CHECK(evaluate(text, "r", index) == coordinate(digits, axis, index));
+      for (int index = 0; index < count; ++index)
+        CHECK(evaluate(text, "r", index) == coordinate(digits, axis, index));
     }
   }
 }

@@ -9,15 +9,20 @@ namespace {
 
 bool reads_memory_type(DType type) { return type == DType::f16 || type == DType::bf16; }
 
-std::string to_f32(DType type, const std::string& text) { return reads_memory_type(type) ? fmt::format("af_from_{}({})", name(type), text) : text; }
-std::string from_f32(DType type, const std::string& text) { return reads_memory_type(type) ? fmt::format("af_to_{}({})", name(type), text) : text; }
+std::string to_f32(DType type, const std::string& text) {
+  return reads_memory_type(type) ? fmt::format("af_from_{}({})", name(type), text) : text;
+}
+std::string from_f32(DType type, const std::string& text) {
+  return reads_memory_type(type) ? fmt::format("af_to_{}({})", name(type), text) : text;
+}
 
 }  // namespace
 
 std::string partner_index(const Partner& partner, const std::string& d) {
   switch (partner.pairs) {
     case RotaryPairs::half:
-      return fmt::format("({0} < {1} ? {0} + {1} : {0} < {2} ? {0} - {1} : {0})", d, partner.count / 2, partner.count);
+      return fmt::format("({0} < {1} ? {0} + {1} : {0} < {2} ? {0} - {1} : {0})", d, partner.count / 2,
+                         partner.count);
     case RotaryPairs::interleaved:
       return fmt::format("({0} < {1} ? ({0} ^ 1) : {0})", d, partner.count);
   }
@@ -42,10 +47,18 @@ void Dialect::declare(TileWriter& writer, const Tile& tile) const {
   const int count = std::get<FragmentLayout>(tile.layout).register_count();
   switch (tile.type) {
     case DType::f16:
-    case DType::bf16: writer.out().line(fmt::format("af_u32 {}[{}];", tile.name, count / 2)); break;
-    case DType::f32: writer.out().line(fmt::format("float {}[{}];", tile.name, count)); break;
-    case DType::i32: writer.out().line(fmt::format("int {}[{}];", tile.name, count)); break;
-    case DType::boolean: writer.out().line(fmt::format("bool {}[{}];", tile.name, count)); break;
+    case DType::bf16:
+      writer.out().line(fmt::format("af_u32 {}[{}];", tile.name, count / 2));
+      break;
+    case DType::f32:
+      writer.out().line(fmt::format("float {}[{}];", tile.name, count));
+      break;
+    case DType::i32:
+      writer.out().line(fmt::format("int {}[{}];", tile.name, count));
+      break;
+    case DType::boolean:
+      writer.out().line(fmt::format("bool {}[{}];", tile.name, count));
+      break;
   }
 }
 
@@ -59,7 +72,8 @@ void Dialect::fill(TileWriter& writer, const Fill& fill) const {
 void Dialect::scale_rows(TileWriter& writer, const ScaleRows& scale) const {
   const Tile &tile = writer.tile(scale.tile), &factor = writer.tile(scale.factor);
   writer.open_registers(std::get<FragmentLayout>(tile.layout).register_count());
-  writer.out().line(fmt::format("{}[r] *= {}[{}];", tile.name, factor.name, writer.vector_index(tile, TileAxis::row, "r")));
+  writer.out().line(
+      fmt::format("{}[r] *= {}[{}];", tile.name, factor.name, writer.vector_index(tile, TileAxis::row, "r")));
   writer.out().close();
 }
 
@@ -87,15 +101,20 @@ void TileWriter::put_elements(const Put& put) {
 std::string TileWriter::source_element(const Channel& channel) {
   const TensorInfo& source = program_.expressions.tensor(channel.source);
   const std::string position_name = source.role == TensorRole::query ? "i" : "j";
-  out_.line(fmt::format("const af_i64 row_base = {} + {} * args.{}_stride_s;", base_of(source.name), dialect_.int64(position_name), source.name));
-  const auto load = [&](const std::string& d) { return dialect_.load_global(source.name, source.dtype, "row_base + " + d); };
+  out_.line(fmt::format("const af_i64 row_base = {} + {} * args.{}_stride_s;", base_of(source.name),
+                        dialect_.int64(position_name), source.name));
+  const auto load = [&](const std::string& d) {
+    return dialect_.load_global(source.name, source.dtype, "row_base + " + d);
+  };
   if (!channel.transform.valid()) return load("d");
   const Graph& graph = program_.expressions;
-  return expression(channel.transform, {[](const std::string& name) { return name; }, [](Axis axis) { return std::string(name(axis)); },
-                                        [&](NodeId id) {
-                                          const auto* partner = as<Partner>(graph.node(id));
-                                          return load(partner == nullptr ? "d" : partner_index(*partner, "d"));
-                                        }});
+  return expression(
+      channel.transform,
+      {[](const std::string& name) { return name; }, [](Axis axis) { return std::string(name(axis)); },
+       [&](NodeId id) {
+         const auto* partner = as<Partner>(graph.node(id));
+         return load(partner == nullptr ? "d" : partner_index(*partner, "d"));
+       }});
 }
 
 void TileWriter::multiply_elements(const Mma& mma) {
@@ -109,7 +128,9 @@ void TileWriter::multiply_elements(const Mma& mma) {
   out_.open(fmt::format("for (int k = 0; k < {}; ++k)", a.cols));
   out_.line(fmt::format("float a_k[{}], b_k[{}];", row_count, col_count));
   open_registers(row_count);
-  out_.line(fmt::format("a_k[r] = {};", to_f32(a.type, fmt::format("{}[{}]", a.name, shared_index(a, position(rows, TileAxis::row, "r"), "k")))));
+  out_.line(fmt::format(
+      "a_k[r] = {};", to_f32(a.type, fmt::format("{}[{}]", a.name,
+                                                 shared_index(a, position(rows, TileAxis::row, "r"), "k")))));
   out_.close();
   open_registers(col_count);
   const std::string col = position(cols, TileAxis::col, "r");
@@ -117,7 +138,8 @@ void TileWriter::multiply_elements(const Mma& mma) {
   out_.line(fmt::format("b_k[r] = {};", to_f32(b.type, fmt::format("{}[{}]", b.name, at))));
   out_.close();
   open_registers(layout.register_count());
-  out_.line(fmt::format("{}[r] += a_k[{}] * b_k[{}];", acc.name, vector_index(acc, TileAxis::row, "r"), vector_index(acc, TileAxis::col, "r")));
+  out_.line(fmt::format("{}[r] += a_k[{}] * b_k[{}];", acc.name, vector_index(acc, TileAxis::row, "r"),
+                        vector_index(acc, TileAxis::col, "r")));
   out_.close();
   out_.close();
 }
@@ -128,7 +150,10 @@ void TileWriter::move_elements(const Move& move) {
   const Tile& registers = to_shared ? from : to;
   const Tile& shared = to_shared ? to : from;
   open_registers(std::get<FragmentLayout>(registers.layout).register_count());
-  const std::string element = fmt::format("{}[{}]", shared.name, shared_index(shared, position(registers, TileAxis::row, "r"), registers.cols == 1 ? "0" : position(registers, TileAxis::col, "r")));
+  const std::string element =
+      fmt::format("{}[{}]", shared.name,
+                  shared_index(shared, position(registers, TileAxis::row, "r"),
+                               registers.cols == 1 ? "0" : position(registers, TileAxis::col, "r")));
   out_.line(to_shared ? fmt::format("{} = {};", element, from_f32(shared.type, registers.name + "[r]"))
                       : fmt::format("{}[r] = {};", registers.name, to_f32(shared.type, element)));
   out_.close();
@@ -144,15 +169,18 @@ void TileWriter::store_elements(const Store& store) {
     int divisor = 1;
     for (const Digit& digit : layout.lanes) {
       if (digit.stride == 0 && digit.extent > 1)
-        condition += fmt::format("{}lane / {} % {} == 0", condition.empty() ? "" : " && ", divisor, digit.extent);
+        condition +=
+            fmt::format("{}lane / {} % {} == 0", condition.empty() ? "" : " && ", divisor, digit.extent);
       divisor *= digit.extent;
     }
   }
   if (!condition.empty()) out_.open(fmt::format("if ({})", condition));
   open_registers(layout.register_count());
-  out_.line(fmt::format("const int i = {} + {};", scalar(store.first_row), position(from, TileAxis::row, "r")));
+  out_.line(
+      fmt::format("const int i = {} + {};", scalar(store.first_row), position(from, TileAxis::row, "r")));
   std::string inside = fmt::format("i < {}", scalar(store.row_limit));
-  std::string at = fmt::format("{} + {} * args.{}_stride_{}", base_of(store.output), dialect_.int64("i"), store.output, "s");
+  std::string at = fmt::format("{} + {} * args.{}_stride_{}", base_of(store.output), dialect_.int64("i"),
+                               store.output, "s");
   if (!is_vector) {
     out_.line(fmt::format("const int d = {};", position(from, TileAxis::col, "r")));
     if (from.cols > program_.info.v_head_dim) inside += fmt::format(" && d < {}", program_.info.v_head_dim);

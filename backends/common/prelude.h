@@ -10,4 +10,4 @@ namespace attnfuse {
 std::string_view common_prelude();
 // tanh from a backend's af_exp2 and af_abs, for languages without an accurate one; after its prelude.
 std::string_view tanh_prelude();
-}
+}  // namespace attnfuse

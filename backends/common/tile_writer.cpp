@@ -29,7 +29,8 @@ void TileWriter::workgroup_scalars() {
   out_.line(fmt::format("const int q_begin = (q_tiles - 1 - block % q_tiles) * {};", schedule.block_q));
   out_.line(fmt::format("const int h = block / q_tiles % {};", info.heads));
   out_.line(fmt::format("const int b = block / q_tiles / {};", info.heads));
-  out_.line(info.heads == info.kv_heads ? "const int g = h;" : fmt::format("const int g = h / {};", info.heads / info.kv_heads));
+  out_.line(info.heads == info.kv_heads ? "const int g = h;"
+                                        : fmt::format("const int g = h / {};", info.heads / info.kv_heads));
   for (const Channel& channel : program_.channels) {
     const TensorInfo& tensor = program_.expressions.tensor(channel.source);
     define_base(tensor.name, tensor.role == TensorRole::query ? "h" : "g");
@@ -39,7 +40,8 @@ void TileWriter::workgroup_scalars() {
     const auto* layout = std::get_if<FragmentLayout>(&tile.layout);
     if (layout == nullptr) continue;
     for (TileAxis axis : {TileAxis::row, TileAxis::col}) {
-      const std::string lanes = digit_sum(layout->lanes, axis, "lane"), warps = digit_sum(layout->warps, axis, "warp");
+      const std::string lanes = digit_sum(layout->lanes, axis, "lane"),
+                        warps = digit_sum(layout->warps, axis, "warp");
       const std::string text = lanes == "0" ? warps : warps == "0" ? lanes : lanes + " + " + warps;
       if (text == "0" || lane_parts_.count(text) != 0) continue;
       std::string name = axis == TileAxis::row ? "thread_row" : "thread_col";
@@ -53,11 +55,12 @@ void TileWriter::workgroup_scalars() {
 }
 
 void TileWriter::define_base(const std::string& tensor, const char* head) {
-  out_.line(fmt::format("const af_i64 {0} = {1} * args.{2}_stride_b + {3} * args.{2}_stride_h;", base_of(tensor),
-                        dialect_.int64("b"), tensor, dialect_.int64(head)));
+  out_.line(fmt::format("const af_i64 {0} = {1} * args.{2}_stride_b + {3} * args.{2}_stride_h;",
+                        base_of(tensor), dialect_.int64("b"), tensor, dialect_.int64(head)));
 }
 
-// Where an output's head starts is computed where it is needed, so that it holds no registers during the loop.
+// Where an output's head starts is computed where it is needed, so that it holds no registers during the
+// loop.
 void TileWriter::write(const Store& s) {
   define_base(s.output, "h");
   dialect_.store(*this, s);
@@ -74,14 +77,19 @@ void TileWriter::body(const Body& statements) {
 void TileWriter::write(const Let& s) {
   const std::string value = scalar(s.value);
   const ValueType type = program_.expressions.node(s.value).type;
-  out_.line(fmt::format("const {} {} = {};", type == ValueType::f32 ? "float" : type == ValueType::i32 ? "int" : "bool", s.name, value));
+  out_.line(fmt::format("const {} {} = {};",
+                        type == ValueType::f32   ? "float"
+                        : type == ValueType::i32 ? "int"
+                                                 : "bool",
+                        s.name, value));
 }
 
 std::string TileWriter::element_of(const std::string& name, const Tile& over, const std::string& reg) {
   for (const Tile& tile : program_.tiles) {
     if (tile.name != name) continue;
     if (tile.rows == over.rows && tile.cols == over.cols) return fmt::format("{}[{}]", name, reg);
-    return fmt::format("{}[{}]", name, vector_index(over, tile.cols == 1 ? TileAxis::row : TileAxis::col, reg));
+    return fmt::format("{}[{}]", name,
+                       vector_index(over, tile.cols == 1 ? TileAxis::row : TileAxis::col, reg));
   }
   return name;  // a scalar
 }
@@ -99,7 +107,8 @@ void TileWriter::write(const Map& s) {
   };
   if (to.type == DType::f16 || to.type == DType::bf16) {  // two to a register
     open_loop(fmt::format("for (int r = 0; r < {}; r += 2)", count));
-    out_.line(fmt::format("{}[r / 2] = af_pack_{}({}, {});", to.name, name(to.type), value_at("r"), value_at("(r + 1)")));
+    out_.line(fmt::format("{}[r / 2] = af_pack_{}({}, {});", to.name, name(to.type), value_at("r"),
+                          value_at("(r + 1)")));
   } else {
     open_registers(count);
     const std::string value = value_at("r");
@@ -121,7 +130,8 @@ void TileWriter::combine_lanes(const Tile& vector, ReduceOp op, const FragmentLa
 void TileWriter::write(const RowReduce& s) {
   const Tile &to = tile(s.to), &from = tile(s.from);
   const auto& layout = std::get<FragmentLayout>(from.layout);
-  if (!s.accumulate) dialect_.fill(*this, Fill{s.to, s.op == ReduceOp::max ? -std::numeric_limits<double>::infinity() : 0});
+  if (!s.accumulate)
+    dialect_.fill(*this, Fill{s.to, s.op == ReduceOp::max ? -std::numeric_limits<double>::infinity() : 0});
   open_registers(layout.register_count());
   const std::string own = fmt::format("{}[{}]", to.name, vector_index(from, TileAxis::row, "r"));
   out_.line(fmt::format("{} = {};", own, combine(s.op, own, from.name + "[r]")));
@@ -139,7 +149,8 @@ void TileWriter::write(const Scrub& s) {
   const int fast = std::get<SharedLayout>(t.layout).column_major ? t.rows : t.cols;
   const std::string slow_text = fmt::format("e / {}", fast), fast_text = fmt::format("e % {}", fast);
   const bool major = std::get<SharedLayout>(t.layout).column_major;
-  out_.line(fmt::format("const int at = {};", shared_index(t, major ? fast_text : slow_text, major ? slow_text : fast_text)));
+  out_.line(fmt::format("const int at = {};",
+                        shared_index(t, major ? fast_text : slow_text, major ? slow_text : fast_text)));
   const std::string element = fmt::format("{}[at]", t.name);
   out_.open(fmt::format("if (!af_is_finite_{}({}))", name(t.type), element));
   out_.line(fmt::format("{} = {}(0.0f);", element, "af_to_" + std::string(name(t.type))));
@@ -152,18 +163,27 @@ void TileWriter::write(const Restore& s) {
   const ProgramInfo& info = program_.info;
   const TensorInfo& value = program_.expressions.tensor(s.value);
   out_.open(fmt::format("if ({})", dialect_.is_raised(s.flag)));
-  out_.open(fmt::format("for (int e = thread; e < {}; e += {})", program_.schedule.block_q * info.v_head_dim, program_.threads()));
-  out_.line(fmt::format("const int i = {} + e / {}, d = e % {};", scalar(s.first_row), info.v_head_dim, info.v_head_dim));
+  out_.open(fmt::format("for (int e = thread; e < {}; e += {})", program_.schedule.block_q * info.v_head_dim,
+                        program_.threads()));
+  out_.line(fmt::format("const int i = {} + e / {}, d = e % {};", scalar(s.first_row), info.v_head_dim,
+                        info.v_head_dim));
   out_.line("float extra = 0.0f;");
   out_.line("bool found = false;");
-  out_.open(fmt::format("for (int j = {}; i < {} && j < {}; ++j)", scalar(s.begin), scalar(s.row_limit), scalar(s.end)));
-  out_.line(fmt::format("const float v_jd = {};", dialect_.load_global(value.name, value.dtype, fmt::format("{} + {} * args.{}_stride_s + d", base_of(value.name), dialect_.int64("j"), value.name))));
+  out_.open(fmt::format("for (int j = {}; i < {} && j < {}; ++j)", scalar(s.begin), scalar(s.row_limit),
+                        scalar(s.end)));
+  out_.line(
+      fmt::format("const float v_jd = {};",
+                  dialect_.load_global(value.name, value.dtype,
+                                       fmt::format("{} + {} * args.{}_stride_s + d", base_of(value.name),
+                                                   dialect_.int64("j"), value.name))));
   out_.line("if (af_is_finite_f32(v_jd)) continue;");
   out_.line(fmt::format("if ({}) {{ extra += v_jd; found = true; }}", scalar(s.mask)));
   out_.close();
-  const std::string at = fmt::format("{} + {} * args.{}_stride_s + d", base_of(s.output), dialect_.int64("i"), s.output);
+  const std::string at =
+      fmt::format("{} + {} * args.{}_stride_s + d", base_of(s.output), dialect_.int64("i"), s.output);
   out_.open("if (found)");
-  dialect_.store_global(out_, s.output, info.dtype, at, fmt::format("{} + extra", dialect_.load_global(s.output, info.dtype, at)));
+  dialect_.store_global(out_, s.output, info.dtype, at,
+                        fmt::format("{} + extra", dialect_.load_global(s.output, info.dtype, at)));
   out_.close();
   out_.close();
   out_.close();

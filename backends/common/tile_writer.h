@@ -1,5 +1,5 @@
-// TileWriter: walks a tile program and writes C-like text. It decides nothing: statements say what happens, layouts say
-// which thread holds what, the dialect says how it is spelled.
+// TileWriter: walks a tile program and writes C-like text. It decides nothing: statements say what happens,
+// layouts say which thread holds what, the dialect says how it is spelled.
 #pragma once
 
 #include <functional>

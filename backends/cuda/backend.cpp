@@ -24,7 +24,9 @@ class CudaBackend : public Backend {
 
   std::string assembler() const override { return cuda::assembler(); }
   int device_count() const override { return cuda::device_count(); }
-  Result<std::shared_ptr<Device>> open(int ordinal) const override { return cuda::open(ordinal, cuda::targets()); }
+  Result<std::shared_ptr<Device>> open(int ordinal) const override {
+    return cuda::open(ordinal, cuda::targets());
+  }
 };
 
 }  // namespace

@@ -11,10 +11,13 @@ namespace {
 // The address of the 8x8 matrix row that this lane names, for a 16x16 block at (row, col) of a shared tile.
 // Rows first (lanes 0-15 name 16 rows, the upper half the next 8 columns), or columns first.
 std::string rows_first(const Tile& tile, const std::string& row, const std::string& col) {
-  return fmt::format("{} + {}", tile.name, TileWriter::shared_index(tile, row + " + lane % 16", col + " + lane / 16 * 8"));
+  return fmt::format("{} + {}", tile.name,
+                     TileWriter::shared_index(tile, row + " + lane % 16", col + " + lane / 16 * 8"));
 }
 std::string columns_first(const Tile& tile, const std::string& row, const std::string& col) {
-  return fmt::format("{} + {}", tile.name, TileWriter::shared_index(tile, row + " + lane / 16 * 8 + lane % 8", col + " + lane / 8 % 2 * 8"));
+  return fmt::format(
+      "{} + {}", tile.name,
+      TileWriter::shared_index(tile, row + " + lane / 16 * 8 + lane % 8", col + " + lane / 8 % 2 * 8"));
 }
 
 std::string warp_row(const TileWriter& writer, const std::string& block) {
@@ -27,7 +30,9 @@ void CudaDialect::begin(TileWriter& writer) const {
   begin_file(writer, prelude_types(), prelude());
   SourceWriter& out = writer.out();
   const TileProgram& program = writer.program();
-  out.open(fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Arguments args)", program.threads(), program.name));
+  out.open(fmt::format(
+      "extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Arguments args)",
+      program.threads(), program.name));
   out.line("extern __shared__ __align__(16) unsigned char shared_memory[];");
   shared_tiles(writer, "shared_memory");
   out.line("const int thread = int(threadIdx.x), lane = thread % 32, warp = thread / 32;");
@@ -55,13 +60,14 @@ void CudaDialect::move(TileWriter& writer, const Move& move) const {
   writer.open_registers(blocks, "m");
   writer.open_registers(steps, "k");
   out.line(fmt::format("af_u32* const a = {} + 4 * (k + {} * m);", to.name, steps));
-  out.line(fmt::format("af_ldmatrix(a[0], a[1], a[2], a[3], {});", rows_first(from, warp_row(writer, "m"), "k * 16")));
+  out.line(fmt::format("af_ldmatrix(a[0], a[1], a[2], a[3], {});",
+                       rows_first(from, warp_row(writer, "m"), "k * 16")));
   out.close();
   out.close();
 }
 
-// Fragments of one 16-wide step of the contraction: a from registers or shared memory, b always from shared memory,
-// two 8-column accumulators at a time.
+// Fragments of one 16-wide step of the contraction: a from registers or shared memory, b always from shared
+// memory, two 8-column accumulators at a time.
 void CudaDialect::mma(TileWriter& writer, const Mma& mma) const {
   if (writer.program().unit.is_fma()) return writer.multiply_elements(mma);
   SourceWriter& out = writer.out();
@@ -74,14 +80,17 @@ void CudaDialect::mma(TileWriter& writer, const Mma& mma) const {
   out.line(fmt::format("af_u32 a[{}][4];", blocks));
   writer.open_registers(blocks, "m");
   if (a.space == Space::shared)
-    out.line(fmt::format("af_ldmatrix(a[m][0], a[m][1], a[m][2], a[m][3], {});", rows_first(a, warp_row(writer, "m"), "k * 16")));
+    out.line(fmt::format("af_ldmatrix(a[m][0], a[m][1], a[m][2], a[m][3], {});",
+                         rows_first(a, warp_row(writer, "m"), "k * 16")));
   else
     out.line(fmt::format("for (int x = 0; x < 4; ++x) a[m][x] = {}[4 * (k + {} * m) + x];", a.name, steps));
   out.close();
   const auto products = [&](const std::string& column, int first) {
     for (int half = 0; half < 2 - first; ++half) {
       writer.open_registers(blocks, "m");
-      out.line(fmt::format("{}({} + 4 * ({} + {} * m), a[m][0], a[m][1], a[m][2], a[m][3], b{}, b{});", product, acc.name, half == 0 ? column : column + " + 1", columns, 2 * half, 2 * half + 1));
+      out.line(fmt::format("{}({} + 4 * ({} + {} * m), a[m][0], a[m][1], a[m][2], a[m][3], b{}, b{});",
+                           product, acc.name, half == 0 ? column : column + " + 1", columns, 2 * half,
+                           2 * half + 1));
       out.close();
     }
   };
@@ -95,7 +104,9 @@ void CudaDialect::mma(TileWriter& writer, const Mma& mma) const {
   out.close();
   if (columns % 2 != 0) {
     out.line("af_u32 b0, b1;");
-    out.line(fmt::format("af_ldmatrix_transposed(b0, b1, {} + {});", b.name, TileWriter::shared_index(b, "k * 16 + lane % 16", std::to_string((columns - 1) * 8))));
+    out.line(
+        fmt::format("af_ldmatrix_transposed(b0, b1, {} + {});", b.name,
+                    TileWriter::shared_index(b, "k * 16 + lane % 16", std::to_string((columns - 1) * 8))));
     products(std::to_string(columns - 1), 1);
   }
   out.close();

@@ -9,7 +9,9 @@ class CudaDialect : public CDialect {
  public:
   void begin(TileWriter& writer) const override;
   void end(TileWriter& writer) const override;
-  std::string barrier(Scope scope) const override { return scope == Scope::warp ? "__syncwarp();" : "__syncthreads();"; }
+  std::string barrier(Scope scope) const override {
+    return scope == Scope::warp ? "__syncwarp();" : "__syncthreads();";
+  }
   std::string exchange(const std::string& value, int distance) const override;
   std::string raise(const std::string& flag) const override { return "atomicExch(" + flag + ", 1);"; }
   void take(TileWriter& writer, const Take& take) const override;

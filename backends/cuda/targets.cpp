@@ -42,7 +42,8 @@ Target target(const char* arch, const char* title, int shared_kib) {
   t.async_copy_min_bytes = 16;
   t.units = {mma_sync(), fma()};
   const std::vector<DType> half = {DType::f16, DType::bf16};
-  // 32 rows a warp halve the shared-memory reads per product; from head_dim 136 on the output no longer fits beside them.
+  // 32 rows a warp halve the shared-memory reads per product; from head_dim 136 on the output no longer fits
+  // beside them.
   t.schedules = {
       {half, 8, 64, 128, 128, 4, false},
       {half, 72, 128, 128, 64, 4, false},
@@ -56,10 +57,8 @@ Target target(const char* arch, const char* title, int shared_kib) {
 
 std::vector<Target> targets() {
   return {
-      target("sm_80", "NVIDIA A100", 163),
-      target("sm_89", "NVIDIA L4, L40, RTX 4090", 99),
-      target("sm_90a", "NVIDIA H100, H200", 227),
-      target("sm_100a", "NVIDIA B200", 227),
+      target("sm_80", "NVIDIA A100", 163),        target("sm_89", "NVIDIA L4, L40, RTX 4090", 99),
+      target("sm_90a", "NVIDIA H100, H200", 227), target("sm_100a", "NVIDIA B200", 227),
       target("sm_120a", "NVIDIA RTX 5090", 99),
   };
 }

@@ -52,7 +52,8 @@ int demo() {
   fmt::print("{}\nCompiled for every machine:\n", spec->text);
   bool good = true;
   for (const char* name : kBackends)
-    for (const Target& target : find_backend(name)->targets()) good = compile_for(spec->graph, target) && good;
+    for (const Target& target : find_backend(name)->targets())
+      good = compile_for(spec->graph, target) && good;
 
   const auto best = best_device();
   if (!best) {
