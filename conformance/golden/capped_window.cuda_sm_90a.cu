@@ -16,9 +16,17 @@ AF_FN float af_from_bits(af_u32 x) { return __uint_as_float(x); }
 AF_FN bool af_is_finite_f32(float x) { return (af_bits(x) & 0x7f800000u) != 0x7f800000u; }
 AF_FN int af_imin(int a, int b) { return a < b ? a : b; }
 AF_FN int af_imax(int a, int b) { return a > b ? a : b; }
-// Toward minus infinity, like Python's // and %.
-AF_FN int af_floordiv(int a, int b) { int q = a / b; return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q; }
-AF_FN int af_floormod(int a, int b) { int r = a % b; return (r != 0 && (r < 0) != (b < 0)) ? r + b : r; }
+// Toward minus infinity, like Python's // and %; by zero gives zero.
+AF_FN int af_floordiv(int a, int b) {
+  if (b == 0) return 0;
+  int q = a / b;
+  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
+}
+AF_FN int af_floormod(int a, int b) {
+  if (b == 0) return 0;
+  int r = a % b;
+  return (r != 0 && (r < 0) != (b < 0)) ? r + b : r;
+}
 // sin and cos of x: x minus n quarter turns in three steps (Cody and Waite), then minimax polynomials.
 AF_FN float af_sin_quarter(float r) {
   float z = r * r;
@@ -298,13 +306,13 @@ extern "C" __global__ void __launch_bounds__(128) attention_capped_window(const 
     }
     // if !full
     if (!full) {
-      // map s = select(j < skv && (i + mask_0 - j < 4096 && i + mask_0 - j >= 0), s, -inf)
+      // map s = select(j < skv && (i + mask_0 - j < 4096 && i + mask_0 >= j), s, -inf)
       #pragma unroll
       for (int r = 0; r < 64; ++r) {
         const int i = q_begin + thread_row + r / 2 % 2 * 8 + r / 32 * 16;
         const int j = k_begin + thread_col + r % 2 + r / 4 % 8 * 8;
-        const int t1 = i + mask_0 - j;
-        s[r] = j < skv && (t1 < 4096 && t1 >= 0) ? s[r] : -af_infinity;
+        const int t1 = i + mask_0;
+        s[r] = j < skv && (t1 - j < 4096 && t1 >= j) ? s[r] : -af_infinity;
       }
     }
     // map row_max_before = row_max
@@ -437,8 +445,8 @@ extern "C" __global__ void __launch_bounds__(128) attention_capped_window(const 
       for (int j = tile_begin * 64; i < sq && j < key_end; ++j) {
         const float v_jd = af_from_bf16(reinterpret_cast<const af_bf16*>(args.v_ptr)[v_base + af_i64(j) * args.v_stride_s + d]);
         if (af_is_finite_f32(v_jd)) continue;
-        const int t2 = i + (skv - sq) - j;
-        if (j < skv && (t2 < 4096 && t2 >= 0)) { extra += v_jd; found = true; }
+        const int t2 = i + (skv - sq);
+        if (j < skv && (t2 - j < 4096 && t2 >= j)) { extra += v_jd; found = true; }
       }
       if (found) {
         reinterpret_cast<af_bf16*>(args.o_ptr)[o_base + af_i64(i) * args.o_stride_s + d] = af_to_bf16(af_from_bf16(reinterpret_cast<const af_bf16*>(args.o_ptr)[o_base + af_i64(i) * args.o_stride_s + d]) + extra);

@@ -2,6 +2,7 @@
 // heads 8, kv_heads 4, head_dim 128, v_head_dim 128, bf16
 // target hip:gfx1100, portable schedule (table): 128 query rows x 32 keys, 8 warps of 32
 
+#define AF_WAVE 32
 #ifndef __global__
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
@@ -24,9 +25,17 @@ AF_FN float af_from_bits(af_u32 x) { return __builtin_bit_cast(float, x); }
 AF_FN bool af_is_finite_f32(float x) { return (af_bits(x) & 0x7f800000u) != 0x7f800000u; }
 AF_FN int af_imin(int a, int b) { return a < b ? a : b; }
 AF_FN int af_imax(int a, int b) { return a > b ? a : b; }
-// Toward minus infinity, like Python's // and %.
-AF_FN int af_floordiv(int a, int b) { int q = a / b; return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q; }
-AF_FN int af_floormod(int a, int b) { int r = a % b; return (r != 0 && (r < 0) != (b < 0)) ? r + b : r; }
+// Toward minus infinity, like Python's // and %; by zero gives zero.
+AF_FN int af_floordiv(int a, int b) {
+  if (b == 0) return 0;
+  int q = a / b;
+  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
+}
+AF_FN int af_floormod(int a, int b) {
+  if (b == 0) return 0;
+  int r = a % b;
+  return (r != 0 && (r < 0) != (b < 0)) ? r + b : r;
+}
 // sin and cos of x: x minus n quarter turns in three steps (Cody and Waite), then minimax polynomials.
 AF_FN float af_sin_quarter(float r) {
   float z = r * r;
@@ -63,14 +72,17 @@ AF_FN float af_from_f16(af_f16 x) { return float(__builtin_bit_cast(_Float16, x)
 AF_FN float af_from_bf16(af_bf16 x) { return af_from_bits(af_u32(x) << 16); }
 AF_FN af_f16 af_to_f16(float x) { return __builtin_bit_cast(af_f16, _Float16(x)); }
 // Round to nearest even; NaN stays NaN.
-AF_FN af_bf16 af_to_bf16(float x) {
-  const af_u32 u = af_bits(x);
-  const af_u32 rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-  return af_bf16(x == x ? rounded : (u >> 16) | 0x40u);
-}
+AF_FN af_u32 af_rounded(float x) { return af_bits(x) + 0x7fffu + ((af_bits(x) >> 16) & 1u); }
+AF_FN af_bf16 af_to_bf16(float x) { return af_bf16(x == x ? af_rounded(x) >> 16 : (af_bits(x) >> 16) | 0x40u); }
 AF_FN float af_to_f32(float x) { return x; }
+AF_FN af_u32 af_low_halves(af_u32 a, af_u32 b) { return (a & 0xffffu) | b << 16; }
+AF_FN af_u32 af_high_halves(af_u32 a, af_u32 b) { return a >> 16 | (b & 0xffff0000u); }
 AF_FN af_u32 af_pack_f16(float lo, float hi) { return af_u32(af_to_f16(lo)) | af_u32(af_to_f16(hi)) << 16; }
-AF_FN af_u32 af_pack_bf16(float lo, float hi) { return af_u32(af_to_bf16(lo)) | af_u32(af_to_bf16(hi)) << 16; }
+// Two probabilities of one row: a NaN spoils the row, so one test serves both.
+AF_FN af_u32 af_pack_bf16(float lo, float hi) {
+  const af_u32 pair = af_high_halves(af_rounded(lo), af_rounded(hi));
+  return __builtin_isunordered(lo, hi) ? 0x7fc07fc0u : pair;
+}
 AF_FN bool af_is_finite_f16(af_f16 x) { return (x & 0x7c00u) != 0x7c00u; }
 AF_FN bool af_is_finite_bf16(af_bf16 x) { return (x & 0x7f80u) != 0x7f80u; }
 // Eight or four elements at a time, 16-byte aligned.
@@ -90,21 +102,59 @@ AF_FN void af_load_chunk_f32(float (&x)[4], const float* from) {
   const af_u32x4 v = af_load_16(from);
   x[0] = af_from_bits(v.x); x[1] = af_from_bits(v.y); x[2] = af_from_bits(v.z); x[3] = af_from_bits(v.w);
 }
-AF_FN void af_store_chunk_f16(af_f16* to, const float (&x)[8]) {
-  af_store_16(to, af_u32x4{af_pack_f16(x[0], x[1]), af_pack_f16(x[2], x[3]), af_pack_f16(x[4], x[5]), af_pack_f16(x[6], x[7])});
+AF_FN af_u32x4 af_chunk_f16(const float* x) {
+  af_u32x4 v;
+#pragma unroll
+  for (int e = 0; e < 4; ++e) v[e] = af_u32(af_to_f16(x[2 * e])) | af_u32(af_to_f16(x[2 * e + 1])) << 16;
+  return v;
 }
-AF_FN void af_store_chunk_bf16(af_bf16* to, const float (&x)[8]) {
-  af_store_16(to, af_u32x4{af_pack_bf16(x[0], x[1]), af_pack_bf16(x[2], x[3]), af_pack_bf16(x[4], x[5]), af_pack_bf16(x[6], x[7])});
+AF_FN void af_store_chunk_f16(af_f16* to, const float* x) { af_store_16(to, af_chunk_f16(x)); }
+AF_FN af_u32x4 af_chunk_bf16(const float* x) {
+  af_u32x4 v;
+#pragma unroll
+  for (int e = 0; e < 4; ++e) v[e] = af_u32(af_to_bf16(x[2 * e])) | af_u32(af_to_bf16(x[2 * e + 1])) << 16;
+  return v;
 }
-AF_FN void af_store_chunk_f32(float* to, const float (&x)[4]) {
+AF_FN void af_store_chunk_bf16(af_bf16* to, const float* x) { af_store_16(to, af_chunk_bf16(x)); }
+AF_FN void af_store_chunk_f32(float* to, const float* x) {
   af_store_16(to, af_u32x4{af_bits(x[0]), af_bits(x[1]), af_bits(x[2]), af_bits(x[3])});
+}
+// `rows` chunks of eight elements, one below the other, into eight columns.
+template <int rows>
+AF_FN void af_store_columns(unsigned short* to, int stride, const af_u32x4* from) {
+#pragma unroll
+  for (int e = 0; e < 4; ++e, to += 2 * stride) {
+    if constexpr (rows == 4) {
+      *reinterpret_cast<af_u32x2*>(to) = af_u32x2{af_low_halves(from[0][e], from[1][e]), af_low_halves(from[2][e], from[3][e])};
+      *reinterpret_cast<af_u32x2*>(to + stride) = af_u32x2{af_high_halves(from[0][e], from[1][e]), af_high_halves(from[2][e], from[3][e])};
+    } else if constexpr (rows == 2) {
+      *reinterpret_cast<af_u32*>(to) = af_low_halves(from[0][e], from[1][e]);
+      *reinterpret_cast<af_u32*>(to + stride) = af_high_halves(from[0][e], from[1][e]);
+    } else {
+      const af_u32 pair = from[0][e];
+      to[0] = af_f16(pair);
+      to[stride] = af_f16(pair >> 16);
+    }
+  }
 }
 // The value of the lane at exclusive-or `distance`.
 template <int distance>
 AF_FN float af_exchange(float x, int lane) {
   const int bits = __builtin_bit_cast(int, x);
-  if constexpr (distance < 32) return __builtin_bit_cast(float, __builtin_amdgcn_ds_swizzle(bits, 0x1f | distance << 10));
-  return __builtin_bit_cast(float, __builtin_amdgcn_ds_bpermute((lane ^ distance) * 4, bits));
+  int other;
+  if constexpr (distance == 1)
+    other = __builtin_amdgcn_update_dpp(0, bits, 0xb1, 0xf, 0xf, true);  // lanes 1 0 3 2 of four
+  else if constexpr (distance == 2)
+    other = __builtin_amdgcn_update_dpp(0, bits, 0x4e, 0xf, 0xf, true);  // lanes 2 3 0 1 of four
+#if AF_WAVE == 32
+  else if constexpr (distance == 16)
+    other = int(__builtin_amdgcn_permlanex16(af_u32(bits), af_u32(bits), 0x76543210u, 0xfedcba98u, false, false));
+#endif
+  else if constexpr (distance < 32)
+    other = __builtin_amdgcn_ds_swizzle(bits, 0x1f | distance << 10);
+  else
+    other = __builtin_amdgcn_ds_bpermute((lane ^ distance) * 4, bits);
+  return __builtin_bit_cast(float, other);
 }
 AF_FN void af_barrier_workgroup() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
@@ -171,23 +221,23 @@ AF_FN af_operand af_both_halves(const af_u32* own, int lane) {
 }
 
 struct Arguments {
-  af_u64 q_ptr;
+  void* q_ptr;
   af_i64 q_stride_b;  // elements
   af_i64 q_stride_h;  // elements
   af_i64 q_stride_s;  // elements
-  af_u64 k_ptr;
+  void* k_ptr;
   af_i64 k_stride_b;  // elements
   af_i64 k_stride_h;  // elements
   af_i64 k_stride_s;  // elements
-  af_u64 v_ptr;
+  void* v_ptr;
   af_i64 v_stride_b;  // elements
   af_i64 v_stride_h;  // elements
   af_i64 v_stride_s;  // elements
-  af_u64 o_ptr;
+  void* o_ptr;
   af_i64 o_stride_b;  // elements
   af_i64 o_stride_h;  // elements
   af_i64 o_stride_s;  // elements
-  af_u64 lse_ptr;
+  void* lse_ptr;
   af_i64 lse_stride_b;  // elements
   af_i64 lse_stride_h;  // elements
   af_i64 lse_stride_s;  // elements
@@ -197,16 +247,14 @@ struct Arguments {
 };
 
 extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256))) void attention_capped_window(const Arguments args) {
-  __shared__ __attribute__((aligned(16))) unsigned char shared_memory[53776];
-  af_bf16* const q_shared = reinterpret_cast<af_bf16*>(shared_memory + 0);  // 128 x 128
-  af_bf16* const k_shared = reinterpret_cast<af_bf16*>(shared_memory + 34816);  // 32 x 128
-  af_bf16* const v_shared = reinterpret_cast<af_bf16*>(shared_memory + 43520);  // 32 x 128
-  int* const has_nonfinite = reinterpret_cast<int*>(shared_memory + 53760);
+  __shared__ __attribute__((aligned(16))) unsigned char shared_memory[18960];
+  af_bf16* const k_shared = reinterpret_cast<af_bf16*>(shared_memory + 0);  // 32 x 128
+  af_bf16* const v_shared = reinterpret_cast<af_bf16*>(shared_memory + 8704);  // 32 x 128
+  int* const has_nonfinite = reinterpret_cast<int*>(shared_memory + 18944);
   const int thread = int(__builtin_amdgcn_workitem_id_x());
   const int lane = thread % 32, warp = thread / 32;
   const int block = int(__builtin_amdgcn_workgroup_id_x() + __builtin_amdgcn_workgroup_id_y() * 2097152u);
   if (thread == 0) *has_nonfinite = 0;
-  af_u32x4 q_stage[8];
   af_u32x4 k_stage[2];
   af_u32x4 v_stage[2];
   const int batch = args.batch, sq = args.sq, skv = args.skv;
@@ -222,6 +270,7 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256))) voi
   const af_i64 v_base = af_i64(b) * args.v_stride_b + af_i64(g) * args.v_stride_h;
   const int thread_row = lane % 16 + warp * 16;
   const int thread_col = lane / 16 * 8;
+  af_u32 q_operand[64];
   float s[16];
   float o[64];
   af_u32 p[8];
@@ -236,11 +285,15 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256))) voi
   const int tile_end = af_floordiv(key_end + 31, 32);
   // put q rows [q_begin, +128) below sq
   #pragma unroll
-  for (int n = 0; n < 8; ++n) {
-    const int e = thread + n * 256;
-    const int row = e / 16, d0 = e % 16 * 8;
-    q_stage[n] = af_u32x4{0, 0, 0, 0};
-    if (q_begin + row < sq) q_stage[n] = af_load_16(reinterpret_cast<const af_bf16*>(args.q_ptr) + q_base + af_i64(q_begin + row) * args.q_stride_s + d0);
+  for (int r = 0; r < 128; r += 8) {
+    const int i = q_begin + thread_row;
+    const int d0 = r % 16 + r / 16 * 16;
+    af_u32x4 x = {0, 0, 0, 0};
+    if (i < sq) x = af_load_16(reinterpret_cast<const af_bf16*>(args.q_ptr) + q_base + af_i64(i) * args.q_stride_s + d0);
+    #pragma unroll
+    for (int e1 = 0; e1 < 4; ++e1) {
+      q_operand[r / 2 + e1] = x[e1];
+    }
   }
   const int mask_0 = skv - sq;
   // fill o = 0
@@ -270,12 +323,6 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256))) voi
       if (k_next * 32 + row < skv) k_stage[n] = af_load_16(reinterpret_cast<const af_bf16*>(args.k_ptr) + k_base + af_i64(k_next * 32 + row) * args.k_stride_s + d0);
     }
     // take q
-    #pragma unroll
-    for (int n = 0; n < 8; ++n) {
-      const int e = thread + n * 256;
-      const int row = e / 16, d0 = e % 16 * 8;
-      af_store_16(q_shared + row * 136 + d0, q_stage[n]);
-    }
     af_barrier_workgroup();
   }
   for (int k_tile = k_next; k_tile < tile_end; k_tile = k_next) {
@@ -291,24 +338,30 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256))) voi
     af_barrier_workgroup();
     // put v rows [k_begin, +32) below skv
     #pragma unroll
-    for (int n = 0; n < 2; ++n) {
+    for (int n = 0; n < 1; ++n) {
       const int e = thread + n * 256;
-      const int row = e / 16, d0 = e % 16 * 8;
-      v_stage[n] = af_u32x4{0, 0, 0, 0};
-      if (k_begin + row < skv) v_stage[n] = af_load_16(reinterpret_cast<const af_bf16*>(args.v_ptr) + v_base + af_i64(k_begin + row) * args.v_stride_s + d0);
+      const int row = e % 16 * 2, d0 = e / 16 * 8;
+      #pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        v_stage[2 * n + r] = af_u32x4{0, 0, 0, 0};
+        if (k_begin + row + r < skv) v_stage[2 * n + r] = af_load_16(reinterpret_cast<const af_bf16*>(args.v_ptr) + v_base + af_i64(k_begin + row + r) * args.v_stride_s + d0);
+      }
     }
     // fill s = 0
     #pragma unroll
     for (int r = 0; r < 16; ++r) {
       s[r] = 0.0f;
     }
-    // mma s += q_shared x k_shared^T
+    // mma s += q_operand x k_shared^T
     #pragma unroll
     for (int k = 0; k < 8; ++k) {
       af_operand q[1];
       #pragma unroll
       for (int m = 0; m < 1; ++m) {
-        q[m] = af_load_operand(q_shared + (warp * 16 + m * 16 + lane % 16) * 136 + k * 16 + 0);
+        #pragma unroll
+        for (int x = 0; x < 8; ++x) {
+          q[m].x[x] = q_operand[8 * (k + 8 * m) + x];
+        }
       }
       #pragma unroll
       for (int n = 0; n < 2; ++n) {
@@ -323,15 +376,10 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256))) voi
     const bool full = k_begin + 32 <= skv && (skv + q_end - sq - t0 <= 4096 && sq + (t0 + 32) - skv - q_begin <= 1);
     // take v
     #pragma unroll
-    for (int n = 0; n < 2; ++n) {
+    for (int n = 0; n < 1; ++n) {
       const int e = thread + n * 256;
-      const int row = e / 16, d0 = e % 16 * 8;
-      #pragma unroll
-      for (int x = 0; x < 4; ++x) {
-        const af_u32 pair = v_stage[n][x];
-        v_shared[((d0 + 2 * x + 0)) * 40 + row] = af_bf16(pair);
-        v_shared[((d0 + 2 * x + 1)) * 40 + row] = af_bf16(pair >> 16);
-      }
+      const int row = e % 16 * 2, d0 = e / 16 * 8;
+      af_store_columns<2>(v_shared + d0 * 40 + row, 40, v_stage + 2 * n);
     }
     af_barrier_workgroup();
     // if !full
@@ -364,13 +412,13 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256))) voi
     }
     // if !full
     if (!full) {
-      // map s = select(j < skv && (i + mask_0 - j < 4096 && i + mask_0 - j >= 0), s, -inf)
+      // map s = select(j < skv && (i + mask_0 - j < 4096 && i + mask_0 >= j), s, -inf)
       #pragma unroll
       for (int r = 0; r < 16; ++r) {
         const int i = q_begin + thread_row;
         const int j = k_begin + thread_col + r % 8 + r / 8 * 16;
-        const int t1 = i + mask_0 - j;
-        s[r] = j < skv && (t1 < 4096 && t1 >= 0) ? s[r] : -af_infinity;
+        const int t1 = i + mask_0;
+        s[r] = j < skv && (t1 - j < 4096 && t1 >= j) ? s[r] : -af_infinity;
       }
     }
     // map row_max_before = row_max
@@ -463,12 +511,9 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256))) voi
   // store o <- o rows [q_begin, ..) below sq
   const af_i64 o_base = af_i64(b) * args.o_stride_b + af_i64(h) * args.o_stride_h;
   #pragma unroll
-  for (int r = 0; r < 64; ++r) {
-    const int i = q_begin + thread_row;
-    const int d = thread_col + r % 8 + r / 8 * 16;
-    if (i < sq) {
-      reinterpret_cast<af_bf16*>(args.o_ptr)[o_base + af_i64(i) * args.o_stride_s + d] = af_to_bf16(o[r]);
-    }
+  for (int r = 0; r < 64; r += 8) {
+    const int i = q_begin + thread_row, d = thread_col + r % 8 + r / 8 * 16;
+    if (i < sq) af_store_chunk_bf16(reinterpret_cast<af_bf16*>(args.o_ptr) + o_base + af_i64(i) * args.o_stride_s + d, o + r);
   }
   // store lse <- row_sum rows [q_begin, ..) below sq
   const af_i64 lse_base = af_i64(b) * args.lse_stride_b + af_i64(h) * args.lse_stride_h;
@@ -491,8 +536,8 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256))) voi
       for (int j = tile_begin * 32; i < sq && j < key_end; ++j) {
         const float v_jd = af_from_bf16(reinterpret_cast<const af_bf16*>(args.v_ptr)[v_base + af_i64(j) * args.v_stride_s + d]);
         if (af_is_finite_f32(v_jd)) continue;
-        const int t2 = i + (skv - sq) - j;
-        if (j < skv && (t2 < 4096 && t2 >= 0)) { extra += v_jd; found = true; }
+        const int t2 = i + (skv - sq);
+        if (j < skv && (t2 - j < 4096 && t2 >= j)) { extra += v_jd; found = true; }
       }
       if (found) {
         reinterpret_cast<af_bf16*>(args.o_ptr)[o_base + af_i64(i) * args.o_stride_s + d] = af_to_bf16(af_from_bf16(reinterpret_cast<const af_bf16*>(args.o_ptr)[o_base + af_i64(i) * args.o_stride_s + d]) + extra);

@@ -16,9 +16,17 @@ AF_FN float af_from_bits(af_u32 x) { return __uint_as_float(x); }
 AF_FN bool af_is_finite_f32(float x) { return (af_bits(x) & 0x7f800000u) != 0x7f800000u; }
 AF_FN int af_imin(int a, int b) { return a < b ? a : b; }
 AF_FN int af_imax(int a, int b) { return a > b ? a : b; }
-// Toward minus infinity, like Python's // and %.
-AF_FN int af_floordiv(int a, int b) { int q = a / b; return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q; }
-AF_FN int af_floormod(int a, int b) { int r = a % b; return (r != 0 && (r < 0) != (b < 0)) ? r + b : r; }
+// Toward minus infinity, like Python's // and %; by zero gives zero.
+AF_FN int af_floordiv(int a, int b) {
+  if (b == 0) return 0;
+  int q = a / b;
+  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
+}
+AF_FN int af_floormod(int a, int b) {
+  if (b == 0) return 0;
+  int r = a % b;
+  return (r != 0 && (r < 0) != (b < 0)) ? r + b : r;
+}
 // sin and cos of x: x minus n quarter turns in three steps (Cody and Waite), then minimax polynomials.
 AF_FN float af_sin_quarter(float r) {
   float z = r * r;

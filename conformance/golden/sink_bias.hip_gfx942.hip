@@ -2,6 +2,7 @@
 // heads 6, kv_heads 2, head_dim 32, v_head_dim 32, f32
 // target hip:gfx942, portable schedule (derived): 128 query rows x 32 keys, 2 warps of 64
 
+#define AF_WAVE 64
 #ifndef __global__
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
@@ -24,9 +25,17 @@ AF_FN float af_from_bits(af_u32 x) { return __builtin_bit_cast(float, x); }
 AF_FN bool af_is_finite_f32(float x) { return (af_bits(x) & 0x7f800000u) != 0x7f800000u; }
 AF_FN int af_imin(int a, int b) { return a < b ? a : b; }
 AF_FN int af_imax(int a, int b) { return a > b ? a : b; }
-// Toward minus infinity, like Python's // and %.
-AF_FN int af_floordiv(int a, int b) { int q = a / b; return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q; }
-AF_FN int af_floormod(int a, int b) { int r = a % b; return (r != 0 && (r < 0) != (b < 0)) ? r + b : r; }
+// Toward minus infinity, like Python's // and %; by zero gives zero.
+AF_FN int af_floordiv(int a, int b) {
+  if (b == 0) return 0;
+  int q = a / b;
+  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
+}
+AF_FN int af_floormod(int a, int b) {
+  if (b == 0) return 0;
+  int r = a % b;
+  return (r != 0 && (r < 0) != (b < 0)) ? r + b : r;
+}
 // sin and cos of x: x minus n quarter turns in three steps (Cody and Waite), then minimax polynomials.
 AF_FN float af_sin_quarter(float r) {
   float z = r * r;
@@ -63,14 +72,17 @@ AF_FN float af_from_f16(af_f16 x) { return float(__builtin_bit_cast(_Float16, x)
 AF_FN float af_from_bf16(af_bf16 x) { return af_from_bits(af_u32(x) << 16); }
 AF_FN af_f16 af_to_f16(float x) { return __builtin_bit_cast(af_f16, _Float16(x)); }
 // Round to nearest even; NaN stays NaN.
-AF_FN af_bf16 af_to_bf16(float x) {
-  const af_u32 u = af_bits(x);
-  const af_u32 rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-  return af_bf16(x == x ? rounded : (u >> 16) | 0x40u);
-}
+AF_FN af_u32 af_rounded(float x) { return af_bits(x) + 0x7fffu + ((af_bits(x) >> 16) & 1u); }
+AF_FN af_bf16 af_to_bf16(float x) { return af_bf16(x == x ? af_rounded(x) >> 16 : (af_bits(x) >> 16) | 0x40u); }
 AF_FN float af_to_f32(float x) { return x; }
+AF_FN af_u32 af_low_halves(af_u32 a, af_u32 b) { return (a & 0xffffu) | b << 16; }
+AF_FN af_u32 af_high_halves(af_u32 a, af_u32 b) { return a >> 16 | (b & 0xffff0000u); }
 AF_FN af_u32 af_pack_f16(float lo, float hi) { return af_u32(af_to_f16(lo)) | af_u32(af_to_f16(hi)) << 16; }
-AF_FN af_u32 af_pack_bf16(float lo, float hi) { return af_u32(af_to_bf16(lo)) | af_u32(af_to_bf16(hi)) << 16; }
+// Two probabilities of one row: a NaN spoils the row, so one test serves both.
+AF_FN af_u32 af_pack_bf16(float lo, float hi) {
+  const af_u32 pair = af_high_halves(af_rounded(lo), af_rounded(hi));
+  return __builtin_isunordered(lo, hi) ? 0x7fc07fc0u : pair;
+}
 AF_FN bool af_is_finite_f16(af_f16 x) { return (x & 0x7c00u) != 0x7c00u; }
 AF_FN bool af_is_finite_bf16(af_bf16 x) { return (x & 0x7f80u) != 0x7f80u; }
 // Eight or four elements at a time, 16-byte aligned.
@@ -90,21 +102,59 @@ AF_FN void af_load_chunk_f32(float (&x)[4], const float* from) {
   const af_u32x4 v = af_load_16(from);
   x[0] = af_from_bits(v.x); x[1] = af_from_bits(v.y); x[2] = af_from_bits(v.z); x[3] = af_from_bits(v.w);
 }
-AF_FN void af_store_chunk_f16(af_f16* to, const float (&x)[8]) {
-  af_store_16(to, af_u32x4{af_pack_f16(x[0], x[1]), af_pack_f16(x[2], x[3]), af_pack_f16(x[4], x[5]), af_pack_f16(x[6], x[7])});
+AF_FN af_u32x4 af_chunk_f16(const float* x) {
+  af_u32x4 v;
+#pragma unroll
+  for (int e = 0; e < 4; ++e) v[e] = af_u32(af_to_f16(x[2 * e])) | af_u32(af_to_f16(x[2 * e + 1])) << 16;
+  return v;
 }
-AF_FN void af_store_chunk_bf16(af_bf16* to, const float (&x)[8]) {
-  af_store_16(to, af_u32x4{af_pack_bf16(x[0], x[1]), af_pack_bf16(x[2], x[3]), af_pack_bf16(x[4], x[5]), af_pack_bf16(x[6], x[7])});
+AF_FN void af_store_chunk_f16(af_f16* to, const float* x) { af_store_16(to, af_chunk_f16(x)); }
+AF_FN af_u32x4 af_chunk_bf16(const float* x) {
+  af_u32x4 v;
+#pragma unroll
+  for (int e = 0; e < 4; ++e) v[e] = af_u32(af_to_bf16(x[2 * e])) | af_u32(af_to_bf16(x[2 * e + 1])) << 16;
+  return v;
 }
-AF_FN void af_store_chunk_f32(float* to, const float (&x)[4]) {
+AF_FN void af_store_chunk_bf16(af_bf16* to, const float* x) { af_store_16(to, af_chunk_bf16(x)); }
+AF_FN void af_store_chunk_f32(float* to, const float* x) {
   af_store_16(to, af_u32x4{af_bits(x[0]), af_bits(x[1]), af_bits(x[2]), af_bits(x[3])});
+}
+// `rows` chunks of eight elements, one below the other, into eight columns.
+template <int rows>
+AF_FN void af_store_columns(unsigned short* to, int stride, const af_u32x4* from) {
+#pragma unroll
+  for (int e = 0; e < 4; ++e, to += 2 * stride) {
+    if constexpr (rows == 4) {
+      *reinterpret_cast<af_u32x2*>(to) = af_u32x2{af_low_halves(from[0][e], from[1][e]), af_low_halves(from[2][e], from[3][e])};
+      *reinterpret_cast<af_u32x2*>(to + stride) = af_u32x2{af_high_halves(from[0][e], from[1][e]), af_high_halves(from[2][e], from[3][e])};
+    } else if constexpr (rows == 2) {
+      *reinterpret_cast<af_u32*>(to) = af_low_halves(from[0][e], from[1][e]);
+      *reinterpret_cast<af_u32*>(to + stride) = af_high_halves(from[0][e], from[1][e]);
+    } else {
+      const af_u32 pair = from[0][e];
+      to[0] = af_f16(pair);
+      to[stride] = af_f16(pair >> 16);
+    }
+  }
 }
 // The value of the lane at exclusive-or `distance`.
 template <int distance>
 AF_FN float af_exchange(float x, int lane) {
   const int bits = __builtin_bit_cast(int, x);
-  if constexpr (distance < 32) return __builtin_bit_cast(float, __builtin_amdgcn_ds_swizzle(bits, 0x1f | distance << 10));
-  return __builtin_bit_cast(float, __builtin_amdgcn_ds_bpermute((lane ^ distance) * 4, bits));
+  int other;
+  if constexpr (distance == 1)
+    other = __builtin_amdgcn_update_dpp(0, bits, 0xb1, 0xf, 0xf, true);  // lanes 1 0 3 2 of four
+  else if constexpr (distance == 2)
+    other = __builtin_amdgcn_update_dpp(0, bits, 0x4e, 0xf, 0xf, true);  // lanes 2 3 0 1 of four
+#if AF_WAVE == 32
+  else if constexpr (distance == 16)
+    other = int(__builtin_amdgcn_permlanex16(af_u32(bits), af_u32(bits), 0x76543210u, 0xfedcba98u, false, false));
+#endif
+  else if constexpr (distance < 32)
+    other = __builtin_amdgcn_ds_swizzle(bits, 0x1f | distance << 10);
+  else
+    other = __builtin_amdgcn_ds_bpermute((lane ^ distance) * 4, bits);
+  return __builtin_bit_cast(float, other);
 }
 AF_FN void af_barrier_workgroup() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
@@ -125,29 +175,29 @@ AF_FN float af_tanh(float x) {
 }
 
 struct Arguments {
-  af_u64 q_ptr;
+  void* q_ptr;
   af_i64 q_stride_b;  // elements
   af_i64 q_stride_h;  // elements
   af_i64 q_stride_s;  // elements
-  af_u64 k_ptr;
+  void* k_ptr;
   af_i64 k_stride_b;  // elements
   af_i64 k_stride_h;  // elements
   af_i64 k_stride_s;  // elements
-  af_u64 v_ptr;
+  void* v_ptr;
   af_i64 v_stride_b;  // elements
   af_i64 v_stride_h;  // elements
   af_i64 v_stride_s;  // elements
-  af_u64 o_ptr;
+  void* o_ptr;
   af_i64 o_stride_b;  // elements
   af_i64 o_stride_h;  // elements
   af_i64 o_stride_s;  // elements
-  af_u64 lse_ptr;
+  void* lse_ptr;
   af_i64 lse_stride_b;  // elements
   af_i64 lse_stride_h;  // elements
   af_i64 lse_stride_s;  // elements
-  af_u64 sink_ptr;
+  void* sink_ptr;
   af_i64 sink_stride_0;  // elements
-  af_u64 bias_ptr;
+  void* bias_ptr;
   af_i64 bias_stride_0;  // elements
   af_i64 bias_stride_1;  // elements
   af_i64 bias_stride_2;  // elements
