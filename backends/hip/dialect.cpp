@@ -241,6 +241,12 @@ void HipDialect::mma(TileWriter& writer, const Mma& mma) const {
   out.close();
   out.close();
   out.close();
+  // Scores are read after a barrier: without this the compiler moves the products behind it, with all operands alive.
+  if (!mma.b_rows_contract) {
+    writer.open_loop(fmt::format("for (int r = 0; r < {}; r += {})", columns * blocks * results, results));
+    out.line(fmt::format("af_settle({} + r);", acc.name));
+    out.close();
+  }
 }
 
 // Eight neighbouring columns in one thread go out as one access where alignment allows.

@@ -208,6 +208,19 @@ std::string matrix_prelude(const MatrixUnit& unit) {
         "  for (int e = 0; e < {3}; ++e) c[e] = v[e];\n"
         "}}\n",
         name, element, operands / steps, results, call(pattern), steps);
+  text += fmt::format(
+      "// A result exists from here on: the compiler moves no product past this point.\n"
+      "AF_FN void af_settle(float* c) {{\n"
+      "#ifdef __AMDGCN__\n"
+      "  af_result_vector v;\n"
+      "#pragma unroll\n"
+      "  for (int e = 0; e < {0}; ++e) v[e] = c[e];\n"
+      "  asm volatile(\"\" : \"+v\"(v));\n"
+      "#pragma unroll\n"
+      "  for (int e = 0; e < {0}; ++e) c[e] = v[e];\n"
+      "#endif\n"
+      "}}\n",
+      results);
   // Consecutive elements of a row: 8 bytes at least, 16 at a time where they are that many.
   text += "AF_FN af_operand af_load_operand(const unsigned short* from) {\n  af_operand a;\n";
   if (operands == 4)

@@ -77,7 +77,7 @@ Target target(const std::string& backend, const char* arch, const char* title, i
 // Rows per wave and keys per step: notes of the performance model in the README; 8 waves share each K/V tile.
 Target cdna(const std::string& backend, const char* arch, const char* title) {
   Target t = target(backend, arch, title, 64, {mfma()});
-  t.schedules = {{kHalf, 8, 128, 256, 64, 8, true}, {kHalf, 136, 256, 128, 32, 4, true}};
+  t.schedules = {{kHalf, 8, 128, 256, 64, 8, true}, {kHalf, 136, 256, 256, 32, 8, true}};
   return t;
 }
 Target rdna(const std::string& backend, const char* arch, const char* title, MatrixUnit unit) {
