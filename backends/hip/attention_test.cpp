@@ -18,11 +18,6 @@ namespace {
 
 using testing::Program;
 
-struct Shape {
-  ProgramInfo info;
-  Sizes sizes;
-};
-
 Graph scaled_softmax(const ProgramInfo& info) {
   Program p(info);
   const NodeId scaled = p.op(ScalarOp::mul, p.scores(), p.graph.constant(1 / std::sqrt(info.head_dim)));
@@ -39,11 +34,6 @@ Result<HostTensors> run(const Graph& graph, const Target& target, const HostTens
   if (const Diagnostics mistakes = verify(*program); !mistakes.empty()) return mistakes;
   const Result<Source> source = backend.emit(*program);
   if (!source) return source.errors();
-  if (const char* folder = std::getenv("HIP_TEST_DUMP")) {
-    FILE* f = fopen((std::string(folder) + "/" + target.arch + ".hip").c_str(), "w");
-    fputs(source->text.c_str(), f);
-    fclose(f);
-  }
   const Result<Binary> binary = backend.assemble(*source, target);
   if (!binary) return binary.errors();
   const std::shared_ptr<Device> device = make_emulator({target}, {order, 3});

@@ -53,10 +53,12 @@ void HipDialect::begin(TileWriter& writer) const {
   begin_file(writer, fmt::format("#define AF_WAVE {}\n{}", program.target.warp_size, prelude_types()),
              std::string(prelude()) + std::string(tanh_prelude()) + matrix_prelude(program.unit));
   SourceWriter& out = writer.out();
-  // Without the exact size the compiler assumes 1024 threads and spills; two waves per SIMD keep accumulators
-  // in plain registers.
+  // Without the exact size the compiler assumes 1024 threads and spills. Two waves per SIMD keep accumulators
+  // in plain registers on CDNA; four or five leave RDNA's scheduler 256 registers without spills.
   std::string attributes = fmt::format("amdgpu_flat_work_group_size({0}, {0})", program.threads());
-  if (program.threads() / program.target.warp_size <= 4 && program.target.warp_size == 64)
+  if (program.target.warp_size == 32)
+    attributes += ", amdgpu_waves_per_eu(4, 5)";
+  else if (program.threads() <= 256)
     attributes += ", amdgpu_waves_per_eu(2, 2)";
   out.open(fmt::format("extern \"C\" __global__ __attribute__(({})) void {}(const Arguments args)",
                        attributes, program.name));
@@ -241,7 +243,8 @@ void HipDialect::mma(TileWriter& writer, const Mma& mma) const {
   out.close();
   out.close();
   out.close();
-  // Scores are read after a barrier: without this the compiler moves the products behind it, with all operands alive.
+  // Scores are read after a barrier: without this the compiler moves the products behind it, with all
+  // operands alive.
   if (!mma.b_rows_contract) {
     writer.open_loop(fmt::format("for (int r = 0; r < {}; r += {})", columns * blocks * results, results));
     out.line(fmt::format("af_settle({} + r);", acc.name));
