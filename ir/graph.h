@@ -99,12 +99,12 @@ struct Partner {
 enum class ReduceOp : std::uint8_t { sum, max };
 struct Reduce {
   ReduceOp op;
-};                 // over d
+};  // over d
 struct Scores {};  // (query', key') -> {b,h,i,j}: dot product over d
 enum class NormalizeKind : std::uint8_t { softmax, softmax_sink };
 struct Normalize {
   NormalizeKind kind;
-};                    // (scores, mask[, sink {h}]) -> {b,h,i,j} weights
+};  // (scores, mask[, sink {h}]) -> {b,h,i,j} weights
 struct Attend {};     // (weights, value') -> {b,h,i,d}
 struct LogSumExp {};  // (weights) -> {b,h,i}: natural log, sink included
 struct Output {
