@@ -41,28 +41,26 @@ using PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR =
 
 namespace attnfuse::vulkan {
 
-#define ATTNFUSE_VULKAN_INSTANCE_FUNCTIONS(X)                                    \
-  X(DestroyInstance)                                                             \
-  X(EnumeratePhysicalDevices)                                                    \
-  X(GetPhysicalDeviceProperties2)                                                \
-  X(GetPhysicalDeviceFeatures2)                                                  \
-  X(GetPhysicalDeviceMemoryProperties) X(GetPhysicalDeviceQueueFamilyProperties) \
-      X(EnumerateDeviceExtensionProperties) X(CreateDevice) X(GetDeviceProcAddr)
+// clang-format off: it does not settle on one layout of a long macro
+#define ATTNFUSE_VULKAN_INSTANCE_FUNCTIONS(X) \
+  X(DestroyInstance) X(EnumeratePhysicalDevices) X(GetPhysicalDeviceProperties2) \
+  X(GetPhysicalDeviceFeatures2) X(GetPhysicalDeviceMemoryProperties) \
+  X(GetPhysicalDeviceQueueFamilyProperties) X(EnumerateDeviceExtensionProperties) X(CreateDevice) \
+  X(GetDeviceProcAddr)
+// clang-format on
 
-#define ATTNFUSE_VULKAN_DEVICE_FUNCTIONS(X)                                                                  \
-  X(DestroyDevice)                                                                                           \
-  X(GetDeviceQueue)                                                                                          \
-  X(DeviceWaitIdle)                                                                                          \
-  X(QueueSubmit)                                                                                             \
-  X(QueueWaitIdle) X(CreateBuffer) X(DestroyBuffer) X(GetBufferMemoryRequirements) X(GetBufferDeviceAddress) \
-      X(AllocateMemory) X(FreeMemory) X(BindBufferMemory) X(MapMemory) X(CreateCommandPool)                  \
-          X(DestroyCommandPool) X(AllocateCommandBuffers) X(BeginCommandBuffer) X(EndCommandBuffer)          \
-              X(CmdPipelineBarrier) X(CmdBindPipeline) X(CmdPushConstants) X(CmdDispatch) X(CmdCopyBuffer)   \
-                  X(CreateFence) X(DestroyFence) X(ResetFences) X(WaitForFences) X(GetFenceStatus)           \
-                      X(CreateQueryPool) X(DestroyQueryPool) X(CmdResetQueryPool) X(CmdWriteTimestamp)       \
-                          X(GetQueryPoolResults) X(CreateShaderModule) X(DestroyShaderModule)                \
-                              X(CreatePipelineLayout) X(DestroyPipelineLayout) X(CreateComputePipelines)     \
-                                  X(DestroyPipeline)
+// clang-format off: it does not settle on one layout of a long macro
+#define ATTNFUSE_VULKAN_DEVICE_FUNCTIONS(X) \
+  X(DestroyDevice) X(GetDeviceQueue) X(DeviceWaitIdle) X(QueueSubmit) X(QueueWaitIdle) \
+  X(CreateBuffer) X(DestroyBuffer) X(GetBufferMemoryRequirements) X(GetBufferDeviceAddress) \
+  X(AllocateMemory) X(FreeMemory) X(BindBufferMemory) X(MapMemory) X(CreateCommandPool) \
+  X(DestroyCommandPool) X(AllocateCommandBuffers) X(BeginCommandBuffer) X(EndCommandBuffer) \
+  X(CmdPipelineBarrier) X(CmdBindPipeline) X(CmdPushConstants) X(CmdDispatch) X(CmdCopyBuffer) \
+  X(CreateFence) X(DestroyFence) X(ResetFences) X(WaitForFences) X(GetFenceStatus) \
+  X(CreateQueryPool) X(DestroyQueryPool) X(CmdResetQueryPool) X(CmdWriteTimestamp) \
+  X(GetQueryPoolResults) X(CreateShaderModule) X(DestroyShaderModule) X(CreatePipelineLayout) \
+  X(DestroyPipelineLayout) X(CreateComputePipelines) X(DestroyPipeline)
+// clang-format on
 
 #define ATTNFUSE_VULKAN_POINTER(function) PFN_vk##function function = nullptr;
 
