@@ -200,6 +200,17 @@ AF_FN void af_mma_bf16(float* c, const af_operand& a, const af_operand& b) {
 #pragma unroll
   for (int e = 0; e < 8; ++e) c[e] = v[e];
 }
+// A result exists from here on: the compiler moves no product past this point.
+AF_FN void af_settle(float* c) {
+#ifdef __AMDGCN__
+  af_result_vector v;
+#pragma unroll
+  for (int e = 0; e < 8; ++e) v[e] = c[e];
+  asm volatile("" : "+v"(v));
+#pragma unroll
+  for (int e = 0; e < 8; ++e) c[e] = v[e];
+#endif
+}
 AF_FN af_operand af_load_operand(const unsigned short* from) {
   af_operand a;
   const af_u32x4 v0 = af_load_16(from + 0);
@@ -257,7 +268,7 @@ struct Arguments {
   int skv;
 };
 
-extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256))) void attention_causal_rope(const Arguments args) {
+extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256), amdgpu_waves_per_eu(4, 5))) void attention_causal_rope(const Arguments args) {
   __shared__ __attribute__((aligned(16))) unsigned char shared_memory[9744];
   af_f16* const k_shared = reinterpret_cast<af_f16*>(shared_memory + 0);  // 32 x 64
   af_f16* const v_shared = reinterpret_cast<af_f16*>(shared_memory + 4608);  // 32 x 64
@@ -405,6 +416,10 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256))) voi
           af_mma_f16(s + 8 * (n + 2 * m), rows, q[m]);
         }
       }
+    }
+    #pragma unroll
+    for (int r = 0; r < 16; r += 8) {
+      af_settle(s + r);
     }
     const bool full = k_begin + 32 <= skv && sq + (k_tile * 32 + 32) - skv - q_begin <= 1;
     // take v

@@ -200,6 +200,17 @@ AF_FN void af_mma_bf16(float* c, const af_operand& a, const af_operand& b) {
 #pragma unroll
   for (int e = 0; e < 16; ++e) c[e] = v[e];
 }
+// A result exists from here on: the compiler moves no product past this point.
+AF_FN void af_settle(float* c) {
+#ifdef __AMDGCN__
+  af_result_vector v;
+#pragma unroll
+  for (int e = 0; e < 16; ++e) v[e] = c[e];
+  asm volatile("" : "+v"(v));
+#pragma unroll
+  for (int e = 0; e < 16; ++e) c[e] = v[e];
+#endif
+}
 AF_FN af_operand af_load_operand(const unsigned short* from) {
   af_operand a;
   const af_u32x4 v0 = af_load_16(from + 0);
@@ -392,6 +403,10 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(512, 512))) voi
           af_mma_f16(s + 16 * (n + 2 * m), rows, q[m]);
         }
       }
+    }
+    #pragma unroll
+    for (int r = 0; r < 32; r += 16) {
+      af_settle(s + r);
     }
     const bool full = k_begin + 64 <= skv && sq + (k_tile * 64 + 64) - skv - q_begin <= 1;
     // take v

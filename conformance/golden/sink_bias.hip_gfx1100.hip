@@ -206,7 +206,7 @@ struct Arguments {
   int skv;
 };
 
-extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(128, 128))) void attention_sink_bias(const Arguments args) {
+extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(128, 128), amdgpu_waves_per_eu(4, 5))) void attention_sink_bias(const Arguments args) {
   __shared__ __attribute__((aligned(16))) unsigned char shared_memory[46096];
   float* const q_shared = reinterpret_cast<float*>(shared_memory + 0);  // 128 x 32
   float* const k_shared = reinterpret_cast<float*>(shared_memory + 18432);  // 32 x 32
