@@ -57,9 +57,13 @@ std::vector<int> exchange_distances(const FragmentLayout& layout, TileAxis kept)
 
 // Element (row, col) is at row*stride + col, or col*stride + row when column_major. stride is in elements
 // and includes padding against bank conflicts.
+// swizzled: as copy engines and matrix units want it. Panels of kSwizzleBytes by `rows`, one after the other;
+// within a row of a panel, the 16-byte chunk c is at position c ^ (row % 8).
+inline constexpr int kSwizzleBytes = 128, kSwizzleChunkBytes = 16;
 struct SharedLayout {
   int stride = 0;
   bool column_major = false;
+  bool swizzled = false;
   bool operator==(const SharedLayout&) const = default;
 };
 

@@ -2,6 +2,7 @@
 // Shared code never asks for a target's name.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@ enum class CopyKind : unsigned char {
   direct,  // load and store where the copy is asked for
   staged,  // load into registers where it is asked for, store to shared memory where it is needed
   async,   // the machine copies in the background
+  bulk,    // one thread asks the copy engine for a whole tile
 };
 
 // A matrix product instruction: accumulator[m,n] += a[m,k] * b[n,k], operands by rows of k.
@@ -41,6 +43,24 @@ struct ScheduleRow {
   bool query_in_registers = false;
 };
 
+// What a machine with a copy engine and matrix products across warps offers to programs with roles.
+struct PipelineUnits {
+  MatrixUnit product;  // of `group_threads` threads together; b, and a unless in registers, in shared memory
+  int group_threads = 128;
+  int group_registers = 64512;  // of all threads together: 504 for each of 128
+  int alignment = 16;           // bytes, of addresses and strides that the copy engine takes
+};
+
+// A tuned choice for programs with roles.
+struct PipelineRow {
+  std::vector<DType> dtypes;
+  int min_head_dim, max_head_dim;  // of the larger of head_dim and v_head_dim
+  int groups, block_k;             // consumer groups of 64 rows; keys per step
+  int query_slots, kv_slots;
+  int consumer_registers, producer_registers;
+  bool take_turns;
+};
+
 struct Target {
   std::string name;     // "cuda:sm_90a": backend, colon, architecture
   std::string backend;  // "cuda"
@@ -51,12 +71,15 @@ struct Target {
   int shared_bytes = 48 * 1024;  // per workgroup
   int registers_per_thread = 255;
   int max_grid_x = 65535;
+  int compute_units = 1;  // workgroups of full size that run side by side; of the device once it is open
   CopyKind copy = CopyKind::direct;
   int async_copy_min_bytes = 0;   // smallest element the background copy moves
   int vector_bytes = 16;          // widest global access
   bool lane_exchange = true;      // registers can be exchanged between lanes; else through shared memory
   std::vector<MatrixUnit> units;  // best first; the last one is the generic fma unit, which takes every dtype
   std::vector<ScheduleRow> schedules;
+  std::optional<PipelineUnits> pipeline;  // absent: programs with roles do not run
+  std::vector<PipelineRow> pipelines;
 };
 
 // The first unit that takes `dtype`.

@@ -5,6 +5,9 @@
 //   Variable{name}   a scalar (Let, loop variable, "h", "g", "b") or the element of the tile of that name
 //   Index{axis}      the coordinate: tile.row.base + row, or tile.col.base + col; b, h, g are scalars
 //   SizeOf, Constant, Gather (captured or constant tensors), Input/Partner (inside a channel's transform)
+//
+// A portable program is one body that all threads run in step. A program with roles (asynchronous machines)
+// has groups of threads that run bodies of their own and hand the slots of channels round.
 #pragma once
 
 #include <optional>
@@ -46,12 +49,25 @@ struct Tile {
   std::variant<FragmentLayout, SharedLayout, OpaqueLayout> layout;
 };
 
+// One hand-over of a slot: `arrivals` signals complete it (and the bytes of a bulk copy, for the first
+// stage).
+struct Stage {
+  std::string name;
+  int arrivals = 1;
+};
+
 // A shared tile that is refilled while others are used: the one asynchrony concept.
 //   put   asks for rows of the source     take  waits until they are visible to all threads
 // direct: put loads and stores.   staged: put loads into registers, take stores.   async: put starts a
 // background copy, take waits for it. Every take is also a barrier for the whole workgroup.
 // Rows at or past the limit and columns at or past the tensor's last extent are zero. A channel that fills
 // registers is put once and its take is no more than a barrier.
+//
+// With stages the channel is a ring of `slots` copies of the tile, and each slot goes round a cycle of
+// owners: stage 0 hands a filled slot on, the last stage gives it back to who fills it. Every role that
+// touches the channel has a cursor of its own; statements that name the tile mean the slot at the cursor.
+//   acquire  waits until the slot has completed a stage     signal  takes part in completing one
+//   advance  moves the cursor to the next slot
 struct Channel {
   std::string name;
   TileId tile;
@@ -60,6 +76,8 @@ struct Channel {
                      // invalid = copy
   CopyKind kind = CopyKind::direct;
   int vector_bytes = 16;
+  int slots = 1;
+  std::vector<Stage> stages = {};  // empty: put and take, with barriers of the workgroup
 };
 
 struct Statement;
@@ -68,12 +86,25 @@ using Body = std::vector<Statement>;
 struct Let {
   std::string name;
   NodeId value;
+  bool changes = false;
 };  // uniform scalar
 struct Put {
   ChannelId channel;
   NodeId first_row, row_limit;
 };
 struct Take {
+  ChannelId channel;
+};
+struct Acquire {
+  ChannelId channel;
+  int stage;
+};
+struct Signal {
+  ChannelId channel;
+  int stage;
+  bool wrote = false;  // after plain stores to the slot, which the copy engine or the matrix unit reads next
+};
+struct Advance {
   ChannelId channel;
 };
 struct Fill {
@@ -85,9 +116,15 @@ struct Move {
 };  // registers <-> shared, converting the type
 // accumulator[r,c] += sum_k a[r,k] * b[c,k]  (b_rows_contract: b[k,c]). With unit.transposed the
 // instruction sees b as its m side.
+// issued: the product runs beside what follows, up to an MmaWait that leaves fewer groups pending; the
+// accumulator must not be touched until then. cleared: the accumulator is written, not added to.
 struct Mma {
   TileId accumulator, a, b;
   bool b_rows_contract = false;
+  bool issued = false, cleared = false;
+};
+struct MmaWait {
+  int pending = 0;
 };
 struct Map {
   TileId to;
@@ -129,12 +166,23 @@ struct Store {
 // Gives back what Scrub removed, to the rows that may see it. If the flag is up: output[i,d] += v[j,d] for
 // every key j in [begin, end) that `mask` (over i, j) allows and whose v[j,d] is not finite. Follows the
 // Store of the same rows.
+// With a shared tile `in`, the rows of this warp are mended there, before they are stored.
 struct Restore {
   std::string output, flag;
   TensorId value;
   NodeId mask, begin, end, first_row, row_limit;
+  TileId in = {};
 };
 struct If {
+  NodeId condition;
+  Body body;
+};
+// Changes a uniform scalar that a Let declared as changing.
+struct Assign {
+  std::string name;
+  NodeId value;
+};
+struct While {
   NodeId condition;
   Body body;
 };
@@ -148,27 +196,70 @@ struct TileLoop {
   Body before, body;
 };
 
+// ---- programs with roles -------------------------------------------------------------------------
+// A group of threads that runs a body of its own. With `groups` > 1 the threads form that many groups of
+// equal size, told apart by the scalar "group"; thread, warp and register tiles then belong to the group.
+// registers: what each thread of the role may use; roles inside the same 128 threads agree on it.
+struct Role {
+  std::string name;
+  int first_thread = 0, threads = 1;
+  int groups = 1;
+  int registers = 0;
+  Body body;
+};
+struct Roles {
+  std::vector<Role> roles;
+};
+// The workgroup stays and computes query tiles one after the other, the longest first. One role hands them
+// out through the channel `ring` (hands_out), every other role reads them: both run `body` once per tile,
+// with the scalars q_begin, h, g and b set.
+struct WorkItems {
+  ChannelId ring;
+  bool hands_out = false;
+  Body body;
+};
+// Groups of a role issue their matrix products in turn: waits for the own turn, or passes it on.
+struct Turn {
+  bool pass = false;
+};
+// Writes the slot's rows from first_row on to an output with the copy engine, then waits until the slot may
+// be filled again. Rows and columns outside the output are dropped.
+struct BulkStore {
+  ChannelId channel;
+  std::string output;
+  NodeId first_row;
+};
+// Waits until what this thread wrote with the copy engine has arrived.
+struct BulkDrain {};
+
 struct Statement {
-  std::variant<Let, Put, Take, Fill, Move, Mma, Map, RowReduce, LaneReduce, ScaleRows, Barrier, Scrub, Store,
-               Restore, If, TileLoop>
+  std::variant<Let, Assign, Put, Take, Acquire, Signal, Advance, Fill, Move, Mma, MmaWait, Map, RowReduce,
+               LaneReduce, ScaleRows, Barrier, Scrub, Store, BulkStore, BulkDrain, Restore, If, While,
+               TileLoop, Roles, WorkItems, Turn>
       kind;
 };
 
 // One field of the argument block that every backend's kernel receives (same bytes everywhere).
 struct ParamField {
   enum class Kind : std::uint8_t {
-    pointer,  // u64 device address of `tensor`
-    stride,   // i64, elements, of dimension `dim` of `tensor` (never the last one of q, k, v, o, lse)
-    size,     // i32 run-time size: batch, sq, skv
+    pointer,     // u64 device address of `tensor`
+    stride,      // i64, elements, of dimension `dim` of `tensor` (never the last one of q, k, v, o, lse)
+    size,        // i32 run-time size: batch, sq, skv
+    tensor_map,  // 128 bytes, 64-byte aligned: `tensor` as the copy engine sees it (Device::encode)
+    counter,     // u64 device address of two u32 that are zero before and after every launch
   };
   Kind kind;
   std::string name;    // "q_ptr", "q_stride_h", "skv"
   std::string tensor;  // "q", "k", "v", "o", "lse" or a captured tensor
   int dim = 0;
   Size size = Size::sq;
-  int offset = 0;  // bytes from the start of the block
+  int offset = 0;                     // bytes from the start of the block
+  int box_rows = 0, box_columns = 0;  // tensor_map: what one copy moves
   bool operator==(const ParamField&) const = default;
 };
+
+int size_in_bytes(ParamField::Kind kind);
+int alignment(ParamField::Kind kind);
 
 struct OutputInfo {
   std::string name;  // "o" [b,h,i,d], "lse" [b,h,i]
@@ -200,9 +291,9 @@ struct TileProgram {
 
 // Workgroups are numbered block = (b * heads + h) * q_tiles + t, longest tiles first (t counts down);
 // q_tiles = ceil(sq / block_q). A launch uses grid (min(n, max_grid_x), ceil(n / max_grid_x), 1) and the
-// kernel returns when block >= n.
+// kernel returns when block >= n. A program with roles is launched with min(n, compute_units) workgroups.
 
-// Bytes of a shared tile, a multiple of 16; and of the workgroup's flag beside the tiles.
+// Bytes of a shared tile (of one slot), a multiple of 16; and of the workgroup's flag beside the tiles.
 int shared_bytes(const Tile& tile);
 inline constexpr int kFlagBytes = 16;
 

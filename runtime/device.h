@@ -1,6 +1,7 @@
 // Device: what the runtime needs from a machine. Implementations dlopen their driver.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -43,6 +44,16 @@ class Module {
   virtual ~Module() = default;
 };
 
+// A tensor as a copy engine sees it, with boxes of box_rows x box_columns along (s, d).
+struct TensorMap {
+  std::uint64_t address = 0;
+  DType type = DType::bf16;
+  std::array<std::int64_t, 4> extents{};        // d, s, h, b
+  std::array<std::int64_t, 3> strides_bytes{};  // s, h, b
+  int box_columns = 0, box_rows = 0;
+};
+using EncodedTensorMap = std::array<std::byte, 128>;
+
 struct Launch {
   std::uint32_t grid[3] = {1, 1, 1};
   int threads = 1;       // per workgroup
@@ -61,6 +72,8 @@ class Device {
   virtual Result<std::shared_ptr<Module>> load(const Binary& binary) = 0;
   // Asynchronous; params are copied.
   virtual Status launch(const Module& module, const Launch& launch, std::span<const std::byte> params) = 0;
+  // For a ParamField of kind tensor_map. Machines without a copy engine: "device.failed".
+  virtual Result<EncodedTensorMap> encode(const TensorMap& map);
   virtual Status synchronize() = 0;
   // Device time of what `work` launches, in milliseconds.
   virtual Result<double> time(const std::function<Status()>& work) = 0;

@@ -50,6 +50,9 @@ std::vector<std::byte> argument_block(const TileProgram& program, const DeviceTe
         put(block, field.offset,
             find_tensor(tensors, field.tensor).layout.strides.at(std::size_t(field.dim)));
         break;
+      case ParamField::Kind::tensor_map:
+      case ParamField::Kind::counter:
+        ATTNFUSE_CHECK(false, "a program with roles needs its device to bind arguments");
       case ParamField::Kind::size:
         put(block, field.offset, std::int32_t(run_time_size(sizes, field.size)));
         break;

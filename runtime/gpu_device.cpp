@@ -157,6 +157,11 @@ class GpuDevice : public Device {
 
 }  // namespace
 
+Result<EncodedTensorMap> Device::encode(const TensorMap&) {
+  return Diagnostic{
+      "device.failed", name() + " has no copy engine for tensors", {}, "use the portable schedule"};
+}
+
 std::shared_ptr<Device> make_gpu_device(std::shared_ptr<GpuDriver> driver, std::vector<Target> targets) {
   return std::make_shared<GpuDevice>(std::move(driver), std::move(targets));
 }

@@ -287,6 +287,12 @@ void argument_fields(TileWriter& writer, const std::string& pointer_type, const 
       case ParamField::Kind::size:
         type = "int";
         break;
+      case ParamField::Kind::tensor_map:
+        type = "af_tensor_map";
+        break;
+      case ParamField::Kind::counter:
+        type = "af_u32*";
+        break;
     }
     writer.out().line(fmt::format("{} {};{}", type, field.name, comment));
   }

@@ -49,6 +49,16 @@ class Dialect {
   virtual void scale_rows(TileWriter& writer, const ScaleRows& scale) const;
   virtual void fill(TileWriter& writer, const Fill& fill) const;
   virtual void store(TileWriter& writer, const Store& store) const;
+  // Programs with roles: only for machines whose targets have a pipeline.
+  virtual void acquire(TileWriter& writer, const Acquire& acquire) const;
+  virtual void signal(TileWriter& writer, const Signal& signal) const;
+  virtual void advance(TileWriter& writer, const Advance& advance) const;
+  virtual void mma_wait(TileWriter& writer, const MmaWait& wait) const;
+  virtual void bulk_store(TileWriter& writer, const BulkStore& store) const;
+  virtual void bulk_drain(TileWriter& writer) const;
+  virtual void roles(TileWriter& writer, const Roles& roles) const;
+  virtual void work_items(TileWriter& writer, const WorkItems& items) const;
+  virtual void turn(TileWriter& writer, const Turn& turn) const;
   // Declaration of a register tile.
   virtual void declare(TileWriter& writer, const Tile& tile) const;
 };

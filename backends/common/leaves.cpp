@@ -43,6 +43,20 @@ void Dialect::mma(TileWriter& writer, const Mma& mma) const { writer.multiply_el
 void Dialect::move(TileWriter& writer, const Move& move) const { writer.move_elements(move); }
 void Dialect::store(TileWriter& writer, const Store& store) const { writer.store_elements(store); }
 
+namespace {
+[[noreturn]] void no_roles() { ATTNFUSE_CHECK(false, "this machine runs no programs with roles"); }
+}  // namespace
+
+void Dialect::acquire(TileWriter&, const Acquire&) const { no_roles(); }
+void Dialect::signal(TileWriter&, const Signal&) const { no_roles(); }
+void Dialect::advance(TileWriter&, const Advance&) const { no_roles(); }
+void Dialect::mma_wait(TileWriter&, const MmaWait&) const { no_roles(); }
+void Dialect::bulk_store(TileWriter&, const BulkStore&) const { no_roles(); }
+void Dialect::bulk_drain(TileWriter&) const { no_roles(); }
+void Dialect::roles(TileWriter&, const Roles&) const { no_roles(); }
+void Dialect::work_items(TileWriter&, const WorkItems&) const { no_roles(); }
+void Dialect::turn(TileWriter&, const Turn&) const { no_roles(); }
+
 void Dialect::declare(TileWriter& writer, const Tile& tile) const {
   const int count = std::get<FragmentLayout>(tile.layout).register_count();
   switch (tile.type) {

@@ -77,7 +77,7 @@ void TileWriter::body(const Body& statements) {
 void TileWriter::write(const Let& s) {
   const std::string value = scalar(s.value);
   const ValueType type = program_.expressions.node(s.value).type;
-  out_.line(fmt::format("const {} {} = {};",
+  out_.line(fmt::format("{}{} {} = {};", s.changes ? "" : "const ",
                         type == ValueType::f32   ? "float"
                         : type == ValueType::i32 ? "int"
                                                  : "bool",
@@ -192,6 +192,20 @@ void TileWriter::write(const Restore& s) {
 void TileWriter::write(const If& s) {
   const std::string condition = scalar(s.condition);
   out_.open(fmt::format("if ({})", condition));
+  body(s.body);
+  out_.close();
+}
+
+void TileWriter::write(const Assign& s) {
+  const std::string value = scalar(s.value);
+  out_.line(fmt::format("{} = {};", s.name, value));
+}
+
+// The condition may need statements of its own, so it is tested inside.
+void TileWriter::write(const While& s) {
+  out_.open("for (;;)");
+  const std::string condition = scalar(s.condition);
+  out_.line(fmt::format("if (!({})) break;", condition));
   body(s.body);
   out_.close();
 }

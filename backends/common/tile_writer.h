@@ -67,6 +67,17 @@ class TileWriter {
   void write(const Let& s);
   void write(const Put& s) { dialect_.put(*this, s); }
   void write(const Take& s) { dialect_.take(*this, s); }
+  void write(const Acquire& s) { dialect_.acquire(*this, s); }
+  void write(const Signal& s) { dialect_.signal(*this, s); }
+  void write(const Advance& s) { dialect_.advance(*this, s); }
+  void write(const MmaWait& s) { dialect_.mma_wait(*this, s); }
+  void write(const BulkStore& s) { dialect_.bulk_store(*this, s); }
+  void write(const BulkDrain&) { dialect_.bulk_drain(*this); }
+  void write(const Roles& s) { dialect_.roles(*this, s); }
+  void write(const WorkItems& s) { dialect_.work_items(*this, s); }
+  void write(const Turn& s) { dialect_.turn(*this, s); }
+  void write(const Assign& s);
+  void write(const While& s);
   void write(const Fill& s) { dialect_.fill(*this, s); }
   void write(const Move& s) { dialect_.move(*this, s); }
   void write(const Mma& s) { dialect_.mma(*this, s); }

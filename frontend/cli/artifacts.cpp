@@ -20,6 +20,10 @@ FieldType type_of(const ParamField& field) {
       return {"i64", "int64_t"};
     case ParamField::Kind::size:
       return {"i32", "int32_t"};
+    case ParamField::Kind::tensor_map:
+      return {"tensor_map", "attnfuse_tensor_map"};
+    case ParamField::Kind::counter:
+      return {"u64", "uint64_t"};
   }
   return {};
 }
@@ -32,6 +36,11 @@ std::string meaning(const ParamField& field) {
       return fmt::format("stride of dimension {} of {}, in elements", field.dim, field.tensor);
     case ParamField::Kind::size:
       return std::string(name(field.size));
+    case ParamField::Kind::tensor_map:
+      return fmt::format("CUtensorMap of {}: dimensions d, s, h, b, boxes of {} x {}, 128-byte swizzle",
+                         field.tensor, field.box_columns, field.box_rows);
+    case ParamField::Kind::counter:
+      return "device address of 8 bytes, zero before and after every launch";
   }
   return {};
 }

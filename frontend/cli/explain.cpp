@@ -22,6 +22,8 @@ std::string copy_text(CopyKind copy) {
       return "through registers, one step ahead";
     case CopyKind::async:
       return "in the background, one step ahead";
+    case CopyKind::bulk:
+      return "by the copy engine, as far ahead as slots allow";
   }
   return {};
 }
