@@ -15,6 +15,8 @@ namespace attnfuse::hip {
 namespace {
 
 constexpr std::size_t kPage = 4096, kAlignment = 16;
+// Inaccessible on either side of a buffer: what strays no farther is caught wherever the buffer lies.
+constexpr std::size_t kGuard = 64 * kPage;
 
 std::mutex guard_mutex;                        // held while a guard lives
 struct sigaction previous_segv, previous_bus;  // written under guard_mutex
@@ -74,11 +76,11 @@ std::string FaultGuard::text() {
   const auto after = buffers().upper_bound(fault_address);
   if (after != buffers().begin()) {
     const auto& [begin, size] = *std::prev(after);
-    if (fault_address - begin - size < 64 * kPage)
+    if (fault_address - begin - size < kGuard)
       return fmt::format("{}, {} bytes past the end of a buffer of {} bytes", at,
                          fault_address - begin - size, size);
   }
-  if (after != buffers().end() && after->first - fault_address < 64 * kPage)
+  if (after != buffers().end() && after->first - fault_address < kGuard)
     return fmt::format("{}, {} bytes before a buffer of {} bytes", at, after->first - fault_address,
                        after->second);
   return at + (fault_address == 0 ? " (a null or misaligned address)" : ", which is in no buffer");
@@ -87,15 +89,15 @@ std::string FaultGuard::text() {
 GuardedMemory::GuardedMemory(std::size_t bytes) : size_(bytes) {
   const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
   const std::size_t pages = (rounded + kPage - 1) / kPage * kPage;
-  mapped_ = pages + 2 * kPage;
-  if (bytes > SIZE_MAX - 4 * kPage) return;
+  mapped_ = pages + 2 * kGuard;
+  if (bytes > SIZE_MAX - 4 * kGuard) return;
   void* const base = mmap(nullptr, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) return;
   base_ = static_cast<std::byte*>(base);
-  if (mprotect(base_ + kPage, pages, PROT_READ | PROT_WRITE) != 0) return;
-  data_ = base_ + kPage + pages - rounded;
-  std::fill(base_ + kPage, data_, kPattern);
-  std::fill(data_ + size_, base_ + kPage + pages, kPattern);
+  if (mprotect(base_ + kGuard, pages, PROT_READ | PROT_WRITE) != 0) return;
+  data_ = base_ + kGuard + pages - rounded;
+  std::fill(base_ + kGuard, data_, kPattern);
+  std::fill(data_ + size_, base_ + kGuard + pages, kPattern);
   const std::lock_guard lock(buffers_mutex);
   buffers()[reinterpret_cast<std::uintptr_t>(data_)] = size_;
 }
@@ -110,8 +112,8 @@ GuardedMemory::~GuardedMemory() {
 
 bool GuardedMemory::is_intact() const {
   const auto holds = [](std::byte b) { return b == kPattern; };
-  return std::all_of(base_ + kPage, data_, holds) &&
-         std::all_of(data_ + size_, base_ + mapped_ - kPage, holds);
+  return std::all_of(base_ + kGuard, data_, holds) &&
+         std::all_of(data_ + size_, base_ + mapped_ - kGuard, holds);
 }
 
 }  // namespace attnfuse::hip
