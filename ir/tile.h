@@ -51,7 +51,7 @@ struct Tile {
 
 // One hand-over of a slot: `arrivals` signals complete it (and the bytes of a bulk copy, for the first
 // stage).
-struct Stage {
+struct ChannelStage {
   std::string name;
   int arrivals = 1;
 };
@@ -77,7 +77,7 @@ struct Channel {
   CopyKind kind = CopyKind::direct;
   int vector_bytes = 16;
   int slots = 1;
-  std::vector<Stage> stages = {};  // empty: put and take, with barriers of the workgroup
+  std::vector<ChannelStage> stages = {};  // empty: put and take, with barriers of the workgroup
 };
 
 struct Statement;

@@ -81,7 +81,8 @@ class Printer {
 
   void print(const Channel& channel) {
     std::string stages;
-    for (const Stage& stage : channel.stages) stages += fmt::format(" -> {}({})", stage.name, stage.arrivals);
+    for (const ChannelStage& stage : channel.stages)
+      stages += fmt::format(" -> {}({})", stage.name, stage.arrivals);
     if (!channel.source.valid())
       return line(fmt::format("channel {} of query tiles, {} slots{}", channel.name, channel.slots, stages));
     line(fmt::format("channel {} -> {} : {} copy of {}{}{}", channel.name, p_.tile(channel.tile).name,
