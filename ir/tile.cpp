@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "ir/analysis.h"
@@ -87,6 +88,15 @@ class Verifier {
             fmt::format("product {} [{} x {}] += {} [{} x {}] x {} [{} x {}] does not fit", acc.name,
                         acc.rows, acc.cols, a.name, a.rows, a.cols, b.name, b.rows, b.cols));
   }
+  void check(const MapRows& s) {
+    require(p_.rows.has_value(), "rows are mapped by a program that does not divide rows");
+    require(s.begin >= 0 && s.begin < s.end, "no columns to map");
+    require(s.partner == 0 || s.second.valid(), "columns with partners need a value for both");
+    require(s.partner != 1 || (s.end - s.begin) % 2 == 0, "neighbours come in twos");
+    require(std::any_of(p_.outputs.begin(), p_.outputs.end(),
+                        [&](const OutputInfo& output) { return output.name == s.output; }),
+            "unknown output " + s.output);
+  }
   void check(const If& s) { body(s.body); }
   void check(const While& s) { body(s.body); }
   void check(const WorkItems& s) { body(s.body); }
@@ -127,6 +137,10 @@ class Verifier {
 };
 
 }  // namespace
+
+int TileProgram::head_groups() const {
+  return rows ? (rows->all_heads + rows->heads - 1) / rows->heads : info.heads;
+}
 
 int shared_bytes(const Tile& tile) {
   const auto& layout = std::get<SharedLayout>(tile.layout);

@@ -173,6 +173,27 @@ struct Restore {
   NodeId mask, begin, end, first_row, row_limit;
   TileId in = {};
 };
+// Writes rows [first_row, row_limit) of an output [b, heads, rows, d], whose elements are expressions of the
+// source's elements in the same row; no tile is involved. A thread takes the columns that need each other:
+// with `partner` = n the columns d and d + n, where d runs over [begin, end) (in steps of two if n = 1);
+// without partner each d of [begin, end) alone.
+//   x, y      the source's elements at d and d + n: variables of the expressions
+//   shared    values that all heads of the workgroup have in common, computed once per row and d
+//   first, second   the output's elements at d and d + n
+// Input and Partner leaves, where no partner serves all of them, are read one by one.
+struct MapRows {
+  TensorId source;
+  std::string output;
+  NodeId first_row, row_limit;
+  int begin = 0, end = 0, partner = 0;
+  std::vector<Let> shared = {};
+  NodeId first, second;
+};
+// Kernels that follow each other on a queue: lets the next one start, or waits until what the ones before
+// wrote is there. The machine may do without both.
+struct Chain {
+  bool wait = false;
+};
 struct If {
   NodeId condition;
   Body body;
@@ -234,8 +255,8 @@ struct BulkDrain {};
 
 struct Statement {
   std::variant<Let, Assign, Put, Take, Acquire, Signal, Advance, Fill, Move, Mma, MmaWait, Map, RowReduce,
-               LaneReduce, ScaleRows, Barrier, Scrub, Store, BulkStore, BulkDrain, Restore, If, While,
-               TileLoop, Roles, WorkItems, Turn>
+               LaneReduce, ScaleRows, Barrier, Scrub, Store, BulkStore, BulkDrain, Restore, MapRows, Chain,
+               If, While, TileLoop, Roles, WorkItems, Turn>
       kind;
 };
 
@@ -267,8 +288,16 @@ struct OutputInfo {
   bool has_dim;  // has the head-dim axis
 };
 
+// What one workgroup of a program without query tiles takes: block_q rows, of `heads` heads.
+struct Rows {
+  Size size = Size::sq;
+  int all_heads = 1;
+  int heads = 1;
+};
+
 struct TileProgram {
-  std::string name;  // kernel entry point
+  std::string name;                                // kernel entry point
+  std::string about = "fused attention, forward";  // for the header comment
   ProgramInfo info;
   Target target;
   Schedule schedule;
@@ -278,6 +307,7 @@ struct TileProgram {
   std::vector<ParamField> params;
   int param_bytes = 0;
   MatrixUnit unit;
+  std::optional<Rows> rows;  // absent: a workgroup takes the block_q query rows of one head
   std::vector<Tile> tiles;
   std::vector<Channel> channels;
   Body body;
@@ -287,11 +317,14 @@ struct TileProgram {
   const Tile& tile(TileId id) const { return tiles.at(std::size_t(id.value)); }
   const Channel& channel(ChannelId id) const { return channels.at(std::size_t(id.value)); }
   int threads() const { return schedule.warps * target.warp_size; }
+  // Workgroups side by side for one batch entry and tile of rows.
+  int head_groups() const;
 };
 
 // Workgroups are numbered block = (b * heads + h) * q_tiles + t, longest tiles first (t counts down);
-// q_tiles = ceil(sq / block_q). A launch uses grid (min(n, max_grid_x), ceil(n / max_grid_x), 1) and the
-// kernel returns when block >= n. A program with roles is launched with min(n, compute_units) workgroups.
+// q_tiles = ceil(sq / block_q). With `rows`, h counts groups of heads and t tiles of rows, upwards. A launch
+// uses grid (min(n, max_grid_x), ceil(n / max_grid_x), 1) and the kernel returns when block >= n. A program
+// with roles is launched with min(n, compute_units) workgroups.
 
 // Bytes of a shared tile (of one slot), a multiple of 16; and of the workgroup's flag beside the tiles.
 int shared_bytes(const Tile& tile);

@@ -140,6 +140,20 @@ class Printer {
     line(fmt::format("restore non-finite values of {} into {} if {}", p_.expressions.tensor(s.value).name,
                      s.in.valid() ? tile(s.in) : s.output, s.flag));
   }
+  void print(const MapRows& s) {
+    const std::string columns = s.partner == 0   ? ""
+                                : s.partner == 1 ? ", in neighbours"
+                                                 : fmt::format(", each with d + {}", s.partner);
+    line(fmt::format("map rows [{}, ..) below {} of {} to {}, d in [{}, {}){}", expr(s.first_row),
+                     expr(s.row_limit), p_.expressions.tensor(s.source).name, s.output, s.begin, s.end,
+                     columns));
+    ++depth_;
+    for (const Let& let : s.shared) print(let);
+    line("x -> " + expr(s.first));
+    if (s.second.valid()) line("y -> " + expr(s.second));
+    --depth_;
+  }
+  void print(const Chain& s) { line(s.wait ? "wait for the kernels before" : "let the next kernel start"); }
   void print(const While& s) {
     line(fmt::format("while {}", expr(s.condition)));
     body(s.body);

@@ -63,7 +63,8 @@ std::vector<std::byte> argument_block(const TileProgram& program, const DeviceTe
 
 Launch launch_shape(const TileProgram& program, const Sizes& sizes) {
   const std::int64_t block_q = program.schedule.block_q, max_x = program.target.max_grid_x;
-  const std::int64_t workgroups = sizes.batch * program.info.heads * ((sizes.sq + block_q - 1) / block_q);
+  const std::int64_t rows = program.rows && program.rows->size == Size::skv ? sizes.skv : sizes.sq;
+  const std::int64_t workgroups = sizes.batch * program.head_groups() * ((rows + block_q - 1) / block_q);
   const std::int64_t x = std::min(workgroups, max_x);
   const std::int64_t y = x == 0 ? 1 : (workgroups + x - 1) / x;
   return {{std::uint32_t(x), std::uint32_t(y), 1}, program.threads(), program.footprint.shared_bytes};

@@ -15,6 +15,10 @@ class CDialect : public Dialect {
   std::string load_global(const std::string& tensor, DType dtype, const std::string& offset) const override;
   void store_global(SourceWriter& out, const std::string& tensor, DType dtype, const std::string& offset,
                     const std::string& value) const override;
+  void load_chunk(SourceWriter& out, const std::string& array, const std::string& tensor, DType dtype,
+                  const std::string& offset) const override;
+  void store_chunk(SourceWriter& out, const std::string& array, const std::string& tensor, DType dtype,
+                   const std::string& offset) const override;
   std::string is_raised(const std::string& flag) const override { return "*" + flag + " != 0"; }
   int chunk_elements(const TileWriter& writer, const Channel& channel) const override;
   void put(TileWriter& writer, const Put& put) const override;

@@ -33,6 +33,11 @@ class Dialect {
                                   const std::string& offset) const = 0;
   virtual void store_global(SourceWriter& out, const std::string& tensor, DType dtype,
                             const std::string& offset, const std::string& value) const = 0;
+  // Between an f32 array and the 16 bytes of elements at an aligned offset.
+  virtual void load_chunk(SourceWriter& out, const std::string& array, const std::string& tensor, DType dtype,
+                          const std::string& offset) const = 0;
+  virtual void store_chunk(SourceWriter& out, const std::string& array, const std::string& tensor,
+                           DType dtype, const std::string& offset) const = 0;
   virtual std::string barrier(Scope scope) const = 0;
   // The value that the lane at exclusive-or `distance` holds.
   virtual std::string exchange(const std::string& value, int distance) const = 0;
@@ -49,6 +54,7 @@ class Dialect {
   virtual void scale_rows(TileWriter& writer, const ScaleRows& scale) const;
   virtual void fill(TileWriter& writer, const Fill& fill) const;
   virtual void store(TileWriter& writer, const Store& store) const;
+  virtual void chain(TileWriter& writer, const Chain& chain) const;  // nothing, where kernels never overlap
   // Programs with roles: only for machines whose targets have a pipeline.
   virtual void acquire(TileWriter& writer, const Acquire& acquire) const;
   virtual void signal(TileWriter& writer, const Signal& signal) const;

@@ -42,6 +42,7 @@ void Dialect::take(TileWriter& writer, const Take&) const { writer.out().line(ba
 void Dialect::mma(TileWriter& writer, const Mma& mma) const { writer.multiply_elements(mma); }
 void Dialect::move(TileWriter& writer, const Move& move) const { writer.move_elements(move); }
 void Dialect::store(TileWriter& writer, const Store& store) const { writer.store_elements(store); }
+void Dialect::chain(TileWriter&, const Chain&) const {}
 
 namespace {
 [[noreturn]] void no_roles() { ATTNFUSE_CHECK(false, "this machine runs no programs with roles"); }

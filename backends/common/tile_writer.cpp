@@ -12,7 +12,7 @@ std::string combine(ReduceOp op, const std::string& a, const std::string& b) {
 
 std::string TileWriter::write() {
   dialect_.begin(*this);
-  workgroup_scalars();
+  program_.rows ? row_scalars() : workgroup_scalars();
   body(program_.body);
   dialect_.end(*this);
   return out_.text();

@@ -89,10 +89,13 @@ class TileWriter {
   void write(const Scrub& s);
   void write(const Store& s);
   void write(const Restore& s);
+  void write(const MapRows& s);
+  void write(const Chain& s) { dialect_.chain(*this, s); }
   void write(const If& s);
   void write(const TileLoop& s);
 
   void workgroup_scalars();
+  void row_scalars();  // of a program that divides rows
   void define_base(const std::string& tensor, const char* head);
   void combine_lanes(const Tile& vector, ReduceOp op, const FragmentLayout& layout);
   std::string element_of(const std::string& name, const Tile& over, const std::string& reg);

@@ -46,6 +46,11 @@ std::string CudaDialect::exchange(const std::string& value, int distance) const 
   return fmt::format("__shfl_xor_sync(0xffffffffu, {}, {})", value, distance);
 }
 
+void CudaDialect::chain(TileWriter& writer, const Chain& chain) const {
+  if (writer.program().target.pipeline)
+    writer.out().line(chain.wait ? "af_grid_wait();" : "af_grid_launch_dependents();");
+}
+
 void CudaDialect::take(TileWriter& writer, const Take& take) const {
   if (writer.program().channel(take.channel).kind == CopyKind::async) writer.out().line("af_copy_wait();");
   writer.out().line(barrier(Scope::workgroup));

@@ -14,6 +14,7 @@ class CudaDialect : public CDialect {
   }
   std::string exchange(const std::string& value, int distance) const override;
   std::string raise(const std::string& flag) const override { return "atomicExch(" + flag + ", 1);"; }
+  void chain(TileWriter& writer, const Chain& chain) const override;
   void take(TileWriter& writer, const Take& take) const override;
   void mma(TileWriter& writer, const Mma& mma) const override;
   void move(TileWriter& writer, const Move& move) const override;

@@ -36,6 +36,18 @@ int GlslDialect::chunk_elements(const TileWriter& writer, const Channel& channel
   return elements;
 }
 
+void GlslDialect::load_chunk(SourceWriter& out, const std::string& array, const std::string& tensor,
+                             DType dtype, const std::string& offset) const {
+  out.line(fmt::format("af_unpack_chunk_{}({}, af_load_chunk(args.{}_ptr, ({}) * {}));", name(dtype), array,
+                       tensor, offset, size_in_bytes(dtype)));
+}
+
+void GlslDialect::store_chunk(SourceWriter& out, const std::string& array, const std::string& tensor,
+                              DType dtype, const std::string& offset) const {
+  out.line(fmt::format("af_store_chunk(args.{}_ptr, ({}) * {}, af_pack_chunk_{}({}));", tensor, offset,
+                       size_in_bytes(dtype), name(dtype), array));
+}
+
 void GlslDialect::put(TileWriter& writer, const Put& put) const {
   const Channel& channel = program_.channel(put.channel);
   const int chunk = chunk_elements(writer, channel);

@@ -21,6 +21,10 @@ class GlslDialect : public Dialect {
   std::string load_global(const std::string& tensor, DType dtype, const std::string& offset) const override;
   void store_global(SourceWriter& out, const std::string& tensor, DType dtype, const std::string& offset,
                     const std::string& value) const override;
+  void load_chunk(SourceWriter& out, const std::string& array, const std::string& tensor, DType dtype,
+                  const std::string& offset) const override;
+  void store_chunk(SourceWriter& out, const std::string& array, const std::string& tensor, DType dtype,
+                   const std::string& offset) const override;
   std::string barrier(Scope scope) const override;
   std::string exchange(const std::string& value, int distance) const override;
   std::string raise(const std::string& flag) const override { return "atomicOr(" + flag + ", 1);"; }

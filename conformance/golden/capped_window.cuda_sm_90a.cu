@@ -76,6 +76,9 @@ AF_FN void af_copy_async(void* to, const void* from, bool inside) {
 }
 AF_FN void af_copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 AF_FN void af_copy_wait() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
+// Kernels in a row on sm_90 and later: this one waits for those before it, or lets the next one start.
+AF_FN void af_grid_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+AF_FN void af_grid_launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 // Eight or four elements at a time, 16-byte aligned.
 AF_FN void af_unpack_f16(float& lo, float& hi, af_u32 x) { lo = af_from_f16(af_f16(x)); hi = af_from_f16(af_f16(x >> 16)); }
 AF_FN void af_unpack_bf16(float& lo, float& hi, af_u32 x) { lo = af_from_bits(x << 16); hi = af_from_bits(x & 0xffff0000u); }

@@ -1,0 +1,201 @@
+// Rows of a tensor through an expression to rows of an output, straight from memory to memory. A thread takes
+// one chunk of a row, or the two that pair with each other, for all heads of the workgroup: what they have in
+// common (sines and cosines of a position) is computed once, and the loads of all heads are in flight
+// together.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backends/common/tile_writer.h"
+#include "ir/algorithm.h"
+
+namespace attnfuse {
+namespace {
+
+const char* c_type(ValueType type) {
+  switch (type) {
+    case ValueType::f32:
+      return "float";
+    case ValueType::i32:
+      return "int";
+    case ValueType::boolean:
+      return "bool";
+  }
+  return "";
+}
+
+class RowMapper {
+ public:
+  RowMapper(TileWriter& writer, const MapRows& map)
+      : writer_(writer),
+        out_(writer.out()),
+        map_(map),
+        graph_(writer.program().expressions),
+        source_(graph_.tensor(map.source)) {
+    // Elements that one access moves; 1 where a partner would leave the chunk.
+    chunk_ =
+        writer.program().schedule.vector_bytes < kChunkBytes ? 1 : kChunkBytes / size_in_bytes(source_.dtype);
+    for (NodeId id : cone(graph_, {map.first}))
+      if (as<Partner>(graph_.node(id)) != nullptr) chunk_ = 1;
+    const int reach = map.partner > 1 ? map.partner : 0;
+    if (map.begin % chunk_ != 0 || map.end % chunk_ != 0 || reach % chunk_ != 0) chunk_ = 1;
+    step_ = map.partner == 1 ? 2 : 1;
+    width_ = std::max(chunk_, step_);
+    stretches_ = map.partner > 1 ? 2 : 1;
+    units_ = (map.end - map.begin) / width_;
+    is_query_ = source_.role == TensorRole::query;
+    row_ = is_query_ ? "i" : "j";
+    head_ = is_query_ ? "h" : "g";
+  }
+
+  void write() {
+    const TileProgram& program = writer_.program();
+    out_.open(fmt::format("for (int e = thread; e < {}; e += {})", program.schedule.block_q * units_,
+                          program.threads()));
+    out_.line(fmt::format("const int {} = {} + e / {};", row_, writer_.scalar(map_.first_row), units_));
+    out_.line(fmt::format("if ({} >= {}) continue;", row_, writer_.scalar(map_.row_limit)));
+    const std::string first = map_.begin == 0 ? "" : fmt::format("{} + ", map_.begin);
+    out_.line(fmt::format("const int d0 = {}e % {} * {};", first, units_, width_));
+    share();
+    for (int s = 0; s < stretches_; ++s)
+      out_.line(fmt::format("float {}[{}][{}];", kArrays[s], program.rows->heads, width_));
+    open_heads({source_.name});
+    for (int s = 0; s < stretches_; ++s) load(s);
+    out_.close();
+    open_heads({source_.name, map_.output});
+    compute();
+    for (int s = 0; s < stretches_; ++s) store(s);
+    out_.close();
+    out_.close();
+  }
+
+ private:
+  static constexpr int kChunkBytes = 16;
+  static constexpr const char* kArrays[] = {"x", "y"};
+
+  int pairs() const { return width_ / step_; }
+
+  // for each d of this thread: p counts them.
+  void open_pairs() {
+    writer_.open_registers(pairs(), "p");
+    out_.line(step_ == 1 ? "const int d = d0 + p;" : "const int d = d0 + 2 * p;");
+  }
+
+  void share() {
+    if (map_.shared.empty()) return;
+    for (const Let& let : map_.shared)
+      out_.line(fmt::format("{} {}[{}];", c_type(graph_.node(let.value).type), let.name, pairs()));
+    open_pairs();
+    for (const Let& let : map_.shared) {
+      const std::string value = text(let.value);
+      out_.line(fmt::format("{}[p] = {};", let.name, value));
+    }
+    out_.close();
+  }
+
+  // for each head of this workgroup: n counts them; with where its row starts in these tensors.
+  void open_heads(const std::vector<std::string>& tensors) {
+    const TileProgram& program = writer_.program();
+    const ProgramInfo& info = program.info;
+    const int heads = program.rows->heads, all = program.rows->all_heads;
+    writer_.open_registers(heads, "n");
+    out_.line(fmt::format("const int {} = head_begin + n;", head_));
+    if (all % heads != 0) out_.line(fmt::format("if ({} >= {}) continue;", head_, all));
+    if (is_query_) out_.line(fmt::format("const int g = h / {};", info.heads / info.kv_heads));
+    const Dialect& dialect = writer_.dialect();
+    for (const std::string& tensor : tensors)
+      out_.line(
+          fmt::format("const af_i64 {0}_row = {1} * args.{0}_stride_b + {2} * args.{0}_stride_h + {3} "
+                      "* args.{0}_stride_s;",
+                      tensor, dialect.int64("b"), dialect.int64(head_), dialect.int64(row_)));
+  }
+
+  std::string offset(const std::string& tensor, int stretch, int element) const {
+    const int distance = stretch * map_.partner + element;
+    return fmt::format("{}_row + d0{}", tensor, distance == 0 ? "" : fmt::format(" + {}", distance));
+  }
+
+  void load(int stretch) {
+    const Dialect& dialect = writer_.dialect();
+    const std::string array = fmt::format("{}[n]", kArrays[stretch]);
+    if (chunk_ > 1)
+      return dialect.load_chunk(out_, array, source_.name, source_.dtype, offset(source_.name, stretch, 0));
+    for (int element = 0; element < width_; ++element)
+      out_.line(fmt::format(
+          "{}[{}] = {};", array, element,
+          dialect.load_global(source_.name, source_.dtype, offset(source_.name, stretch, element))));
+  }
+
+  void store(int stretch) {
+    const Dialect& dialect = writer_.dialect();
+    const std::string array = fmt::format("{}[n]", kArrays[stretch]);
+    if (chunk_ > 1)
+      return dialect.store_chunk(out_, array, map_.output, source_.dtype, offset(map_.output, stretch, 0));
+    for (int element = 0; element < width_; ++element)
+      dialect.store_global(out_, map_.output, source_.dtype, offset(map_.output, stretch, element),
+                           fmt::format("{}[{}]", array, element));
+  }
+
+  // Element of the source at d (0) or at its partner (1).
+  std::string element(int which) const {
+    if (step_ == 2) return fmt::format("x[n][2 * p{}]", which == 0 ? "" : " + 1");
+    return fmt::format("{}[n][p]", kArrays[which]);
+  }
+
+  std::string text(NodeId root) {
+    const auto variable = [&](const std::string& name) -> std::string {
+      if (name == "x") return element(0);
+      if (name == "y") return element(1);
+      for (const Let& let : map_.shared)
+        if (let.name == name) return name + "[p]";
+      return name;
+    };
+    const auto input = [&](NodeId id) {
+      const auto* partner = as<Partner>(graph_.node(id));
+      if (partner == nullptr) return element(0);
+      const std::string at = fmt::format("{}_row + {}", source_.name, partner_index(*partner, "d"));
+      return writer_.dialect().load_global(source_.name, source_.dtype, at);
+    };
+    return writer_.expression(root, {variable, [](Axis axis) { return std::string(name(axis)); }, input});
+  }
+
+  void compute() {
+    open_pairs();
+    const std::string first = text(map_.first);
+    if (!map_.second.valid()) {
+      out_.line(fmt::format("{} = {};", element(0), first));
+    } else {
+      out_.line(fmt::format("const float first = {};", first));
+      const std::string second = text(map_.second);
+      out_.line(fmt::format("{} = {};", element(1), second));
+      out_.line(fmt::format("{} = first;", element(0)));
+    }
+    out_.close();
+  }
+
+  TileWriter& writer_;
+  SourceWriter& out_;
+  const MapRows& map_;
+  const Graph& graph_;
+  const TensorInfo& source_;
+  int chunk_, step_, width_, stretches_, units_;
+  bool is_query_;
+  const char *row_, *head_;
+};
+
+}  // namespace
+
+// Which rows and heads this workgroup takes.
+void TileWriter::row_scalars() {
+  const int block = program_.schedule.block_q, groups = program_.head_groups();
+  out_.line("const int batch = args.batch, sq = args.sq, skv = args.skv;");
+  out_.line(fmt::format("const int tiles = ({} + {}) / {};", name(program_.rows->size), block - 1, block));
+  out_.line(fmt::format("if (block >= batch * {} * tiles) return;", groups));
+  out_.line(fmt::format("const int row_begin = block % tiles * {};", block));
+  out_.line(fmt::format("const int head_begin = block / tiles % {} * {};", groups, program_.rows->heads));
+  out_.line(fmt::format("const int b = block / tiles / {};", groups));
+}
+
+void TileWriter::write(const MapRows& s) { RowMapper(*this, s).write(); }
+
+}  // namespace attnfuse

@@ -1,0 +1,23 @@
+// Columns of a query, key or value expression in the groups that a thread computes together: the two elements
+// of a pair, or each alone. Written for d of the first element only, what both need (the cosine of an angle,
+// the sine up to its sign) is one value.
+#pragma once
+
+#include <vector>
+
+#include "ir/tile.h"
+
+namespace attnfuse {
+
+// The fields of MapRows that describe columns.
+struct ColumnGroup {
+  int begin = 0, end = 0, partner = 0;
+  std::vector<Let> shared;
+  NodeId first, second;
+};
+
+// Groups that cover the columns [0, columns) of `transform`, a value over Input and Partner(Input). Nodes are
+// added to `graph`.
+std::vector<ColumnGroup> column_groups(Graph& graph, NodeId transform, int columns);
+
+}  // namespace attnfuse
