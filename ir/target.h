@@ -61,6 +61,19 @@ struct PipelineRow {
   bool take_turns;
 };
 
+// What the machine does per second, for the cost model of passes/rotation.h.
+struct Rates {
+  int cores = 1;             // compute units, which the rates are the sum of
+  double matrix_tflops = 0;  // large dense products in 16 bits; with no matrix unit, fused multiply-adds
+  double scalar_tops = 0;    // f32 instructions of lanes, a fused multiply-add being one
+  double special_tops = 0;   // exp2 and the like
+  double shared_tbps = 0;    // of shared memory
+  double memory_gbps = 0;    // copy, both directions together
+  double launch_us = 0;      // from one kernel of a chain to the next
+  double portable_share = 0.6, pipeline_share = 0.85;  // of matrix_tflops: plain attention, by schedule
+  bool measured = false;                               // else derived from the data sheet
+};
+
 struct Target {
   std::string name;     // "cuda:sm_90a": backend, colon, architecture
   std::string backend;  // "cuda"
@@ -80,6 +93,7 @@ struct Target {
   std::vector<ScheduleRow> schedules;
   std::optional<PipelineUnits> pipeline;  // absent: programs with roles do not run
   std::vector<PipelineRow> pipelines;
+  Rates rates;
 };
 
 // The first unit that takes `dtype`.

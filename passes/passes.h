@@ -56,11 +56,16 @@ bool fits(const Footprint& footprint, const Target& target);
 // The portable schedule: synchronous matrix products, one workgroup per query tile.
 Result<TileProgram> lower_forward(const Graph& graph, const Target& target, const Schedule& schedule);
 
+// Which of queries and keys are transformed by a pre-pass of their own ahead of attention
+// (passes/rotation.h).
+enum class Rotation : std::uint8_t { automatic, fuse, query, key, both };
+
 // All of it: passes, schedule, lowering. vector_bytes: 16, or the element size when the caller's pointers or
 // strides are not 16-byte aligned.
 struct CompileOptions {
   int vector_bytes = 16;
-  Schedule schedule;  // used when schedule.source is "user"
+  Rotation rotation = Rotation::automatic;  // for plans of several kernels; one kernel has all fused
+  Schedule schedule;                        // used when schedule.source is "user"
   StageObserver observe;
 };
 Result<TileProgram> compile_to_tiles(const Graph& graph, const Target& target,

@@ -87,11 +87,13 @@ double difference(const std::vector<double>& a, const std::vector<double>& b) {
 
 TEST_CASE("pre-passes and the attention that is left give what the whole program gives") {
   const Sizes sizes{2, 9, 11};
+  int legal = 0;
   for (std::uint32_t seed = 1; seed <= 40; ++seed) {
     INFO("seed ", seed);
     HostTensors inputs;
     const Graph whole = random_program(seed, inputs, sizes);
-    REQUIRE_MESSAGE(verify(whole).empty(), render(verify(whole)));
+    if (!verify(whole).empty()) continue;  // divides by a zero
+    ++legal;
     std::vector<TensorRole> roles;
     for (unsigned r = 0; r < 3; ++r)
       if ((seed >> r) & 1) roles.push_back(kRoles[r]);
@@ -108,6 +110,7 @@ TEST_CASE("pre-passes and the attention that is left give what the whole program
     CHECK(difference(got->o, wanted->o) < 1e-5);
     CHECK(difference(got->lse, wanted->lse) < 1e-4);
   }
+  CHECK(legal >= 30);
 }
 
 TEST_CASE("roles that are not split keep their expressions") {

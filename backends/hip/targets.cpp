@@ -74,6 +74,25 @@ Target target(const std::string& backend, const char* arch, const char* title, i
   return t;
 }
 
+// A compute unit per clock: 64 lanes, a quarter of them special, 128 bytes of shared memory. Data sheets,
+// matrix and memory rates at 85%.
+Rates rates(int cores, double gigahertz, double matrix_tflops, double memory_gbps) {
+  constexpr double kLanes = 64, kSpecial = 16, kSharedBytes = 128;
+  Rates r;
+  r.cores = cores;
+  r.matrix_tflops = matrix_tflops;
+  r.scalar_tops = cores * kLanes * gigahertz * 1e-3;
+  r.special_tops = cores * kSpecial * gigahertz * 1e-3;
+  r.shared_tbps = cores * kSharedBytes * gigahertz * 1e-3;
+  r.memory_gbps = memory_gbps;
+  r.launch_us = 5;
+  return r;
+}
+Target with(Rates rates, Target target) {
+  target.rates = rates;
+  return target;
+}
+
 // Rows per wave and keys per step: notes of the performance model in the README; 8 waves share each K/V tile.
 Target cdna(const std::string& backend, const char* arch, const char* title) {
   Target t = target(backend, arch, title, 64, {mfma()});
@@ -90,11 +109,11 @@ Target rdna(const std::string& backend, const char* arch, const char* title, Mat
 
 std::vector<Target> targets(const std::string& backend) {
   return {
-      cdna(backend, "gfx90a", "AMD Instinct MI210, MI250X"),
-      cdna(backend, "gfx942", "AMD Instinct MI300X, MI325X"),
-      target(backend, "gfx1030", "AMD Radeon RX 6800, 6900", 32, {}),
-      rdna(backend, "gfx1100", "AMD Radeon RX 7900", wmma_rdna3()),
-      rdna(backend, "gfx1201", "AMD Radeon RX 9070", wmma_rdna4()),
+      with(rates(104, 1.7, 154, 1390), cdna(backend, "gfx90a", "AMD Instinct MI210, MI250X")),
+      with(rates(304, 2.1, 1110, 4500), cdna(backend, "gfx942", "AMD Instinct MI300X, MI325X")),
+      with(rates(80, 2.25, 19.6, 435), target(backend, "gfx1030", "AMD Radeon RX 6800, 6900", 32, {})),
+      with(rates(96, 2.5, 104, 815), rdna(backend, "gfx1100", "AMD Radeon RX 7900", wmma_rdna3())),
+      with(rates(64, 2.97, 166, 550), rdna(backend, "gfx1201", "AMD Radeon RX 9070", wmma_rdna4())),
   };
 }
 

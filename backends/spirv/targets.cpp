@@ -27,6 +27,19 @@ MatrixUnit cooperative_matrix(int m, int n, int k) {
   return unit;
 }
 
+// A graphics card of the middle class, as nothing is known about the device.
+Rates rates(double matrix_tflops) {
+  Rates r;
+  r.cores = 40;
+  r.matrix_tflops = matrix_tflops;
+  r.scalar_tops = 10;
+  r.special_tops = 2.5;
+  r.shared_tbps = 12;
+  r.memory_gbps = 400;
+  r.launch_us = 8;
+  return r;
+}
+
 Target base(const char* arch, const char* title, int warp_size, int shared_bytes) {
   Target t;
   t.name = std::string("spirv:") + arch;
@@ -47,6 +60,7 @@ Target cooperative(const char* arch, const char* title, int size, int warp_size,
   // Eight lanes hold all of a wide head's output: only a CPU, whose registers are memory, offers them.
   if (warp_size == 8) t.registers_per_thread = 1024;
   t.units = {cooperative_matrix(size, size, size), fma()};
+  t.rates = rates(60);
   // Short key tiles keep the scores of a row in few registers; measured on an H200.
   if (size == 16) t.schedules = {{{DType::f16}, 8, 128, 64, 16, 4, false}};
   return t;
@@ -56,6 +70,7 @@ Target plain(const char* arch, const char* title, bool lane_exchange) {
   Target t = base(arch, title, 32, 32 * 1024 - (lane_exchange ? 0 : kExchangeBytes));
   t.lane_exchange = lane_exchange;
   t.units = {fma()};
+  t.rates = rates(17);
   return t;
 }
 
