@@ -16,6 +16,7 @@
 namespace attnfuse::hip {
 namespace {
 
+using emulator::Order;
 using testing::Program;
 
 Graph scaled_softmax(const ProgramInfo& info) {
@@ -25,7 +26,7 @@ Graph scaled_softmax(const ProgramInfo& info) {
 }
 
 Result<HostTensors> run(const Graph& graph, const Target& target, const HostTensors& inputs, Sizes sizes,
-                        WaveOrder order) {
+                        Order order) {
   const Backend& backend = emulated_backend();
   const Result<Schedule> schedule = choose_schedule(graph, target, 16);
   if (!schedule) return schedule.errors();
@@ -36,7 +37,7 @@ Result<HostTensors> run(const Graph& graph, const Target& target, const HostTens
   if (!source) return source.errors();
   const Result<Binary> binary = backend.assemble(*source, target);
   if (!binary) return binary.errors();
-  const std::shared_ptr<Device> device = make_emulator({target}, {order, 3});
+  const std::shared_ptr<Device> device = make_emulator({target}, {order, {}, 3});
   const Result<std::shared_ptr<Module>> module = device->load(*binary);
   if (!module) return module.errors();
 
@@ -90,7 +91,7 @@ TEST_CASE("attention without a mask is right on every architecture, dtype and wa
         const Result<ReferenceOutputs> wanted = reference(graph, inputs);
         REQUIRE(wanted.ok());
         INFO(target.name, " ", name(dtype), " head_dim ", head_dim);
-        const Result<HostTensors> got = run(graph, target, inputs, sizes, WaveOrder::mixed);
+        const Result<HostTensors> got = run(graph, target, inputs, sizes, Order::mixed);
         if (!got && got.errors()[0].code == "toolkit.missing") {
           MESSAGE("SKIPPED: " << render(got.errors()));
           return;

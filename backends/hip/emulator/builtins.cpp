@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
+#include "backends/emulator/host_text.h"
 #include "backends/hip/emulator/operation.h"
 
 namespace attnfuse::hip {
 namespace {
 
-// Shared variables lie together in one section, page by page, so that the loader can poison and guard them.
 constexpr std::string_view kBuiltins = R"(
 #define __global__
 #define __device__ static
@@ -15,13 +15,6 @@ constexpr std::string_view kBuiltins = R"(
 #define __shared__ static __attribute__((section("attnfuse_shared"), aligned(16)))
 #define amdgpu_flat_work_group_size(...)
 #define amdgpu_waves_per_eu(...)
-struct attnfuse_lane_state {
-  unsigned thread;
-  unsigned workgroup[3];
-  void (*meet)(int operation, int immediate, const void* operands, void* result);
-};
-extern "C" { attnfuse_lane_state attnfuse_state; }
-#define AF_EMU static inline __attribute__((always_inline))
 AF_EMU unsigned __builtin_amdgcn_workitem_id_x() { return attnfuse_state.thread; }
 AF_EMU unsigned __builtin_amdgcn_workgroup_id_x() { return attnfuse_state.workgroup[0]; }
 AF_EMU unsigned __builtin_amdgcn_workgroup_id_y() { return attnfuse_state.workgroup[1]; }
@@ -29,7 +22,7 @@ AF_EMU unsigned __builtin_amdgcn_workgroup_id_z() { return attnfuse_state.workgr
 template <class Result, class Operands>
 AF_EMU Result attnfuse_meet(int operation, int immediate, const Operands& operands) {
   Result result;
-  attnfuse_state.meet(operation, immediate, &operands, &result);
+  attnfuse_call(operation, immediate, &operands, &result);
   return result;
 }
 #define __builtin_amdgcn_fence(order, ...) __atomic_signal_fence(order)
@@ -37,8 +30,8 @@ AF_EMU Result attnfuse_meet(int operation, int immediate, const Operands& operan
 #define __builtin_amdgcn_sched_group_barrier(mask, size, id)
 #define __builtin_amdgcn_iglp_opt(kind)
 #define __builtin_amdgcn_s_setprio(level)
-AF_EMU void __builtin_amdgcn_s_barrier() { attnfuse_state.meet(OP_workgroup_barrier, 0, nullptr, nullptr); }
-AF_EMU void __builtin_amdgcn_wave_barrier() { attnfuse_state.meet(OP_wave_barrier, 0, nullptr, nullptr); }
+AF_EMU void __builtin_amdgcn_s_barrier() { attnfuse_call(OP_workgroup_barrier, 0, nullptr, nullptr); }
+AF_EMU void __builtin_amdgcn_wave_barrier() { attnfuse_call(OP_wave_barrier, 0, nullptr, nullptr); }
 AF_EMU int __builtin_amdgcn_ds_bpermute(int lane, int value) { int in[2] = {lane, value}; return attnfuse_meet<int>(OP_bpermute, 0, in); }
 AF_EMU int __builtin_amdgcn_ds_swizzle(int value, int pattern) { return attnfuse_meet<int>(OP_swizzle, pattern, value); }
 AF_EMU int __builtin_amdgcn_mov_dpp(int value, int control, int, int, bool) { return attnfuse_meet<int>(OP_quad, control, value); }
@@ -58,7 +51,7 @@ AF_EMU Accumulator attnfuse_matrix(int operation, Operand a, Operand b, Accumula
   __builtin_memcpy(in.a, &a, sizeof in.a);
   __builtin_memcpy(in.b, &b, sizeof in.b);
   __builtin_memcpy(in.c, &c, sizeof in.c);
-  attnfuse_state.meet(operation, 0, &in, out);
+  attnfuse_call(operation, 0, &in, out);
   __builtin_memcpy(&c, out, sizeof c);
   return c;
 }
@@ -95,19 +88,6 @@ constexpr Name kNames[] = {
     {Operation::wmma_gfx12_bf16, "wmma_gfx12_bf16"},
 };
 
-// The guard starts on the first page after the shared variables. `attnfuse_call` deduces the argument struct.
-constexpr std::string_view kEntry = R"(
-alignas(4096) __attribute__((used, section("attnfuse_shared"))) static char attnfuse_shared_guard[8192];
-extern "C" {{
-extern char __start_attnfuse_shared[];
-char* attnfuse_shared_begin = __start_attnfuse_shared;
-char* attnfuse_guard = attnfuse_shared_guard;
-}}
-template <class Arguments>
-static void attnfuse_call(void (*kernel)(Arguments), const void* params) {{ kernel(*static_cast<const Arguments*>(params)); }}
-extern "C" void attnfuse_entry(const void* params) {{ attnfuse_call({}, params); }}
-)";
-
 }  // namespace
 
 std::string_view name(Operation operation) {
@@ -119,9 +99,10 @@ std::string_view name(Operation operation) {
 std::string host_source(std::string_view source, std::string_view entry) {
   std::string text;
   for (const Name& row : kNames) text += fmt::format("#define OP_{} {}\n", row.name, int(row.operation));
+  text += emulator::lane_text();
   text += kBuiltins;
   text += source;
-  text += fmt::format(kEntry, entry);
+  text += emulator::entry_text(entry);
   return text;
 }
 

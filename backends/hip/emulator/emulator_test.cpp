@@ -14,7 +14,9 @@
 namespace attnfuse::hip {
 namespace {
 
-constexpr WaveOrder kOrders[] = {WaveOrder::forward, WaveOrder::reverse, WaveOrder::random};
+using emulator::Order;
+
+constexpr Order kOrders[] = {Order::forward, Order::reverse, Order::random};
 
 Target find_target(const std::string& arch) {
   for (const Target& target : targets("hip-cpu"))
@@ -27,7 +29,7 @@ Target find_target(const std::string& arch) {
 struct Experiment {
   std::string arch = "gfx942";
   int threads = 64;
-  WaveOrder order = WaveOrder::forward;
+  Order order = Order::forward;
   std::uint32_t workgroups = 1;
 };
 
@@ -56,7 +58,7 @@ Result<std::vector<Words>> execute(const std::string& source, std::vector<Words>
   }
   Binary binary = compiled.at(source);
   binary.target = target.name;
-  const std::shared_ptr<Device> device = make_emulator({target}, {how.order, 7});
+  const std::shared_ptr<Device> device = make_emulator({target}, {how.order, {}, 7});
   const Result<std::shared_ptr<Module>> module = device->load(binary);
   if (!module) return module.errors();
   std::vector<std::shared_ptr<Buffer>> memory;
@@ -102,7 +104,7 @@ extern "C" __global__ void k(const Args args) {{
 TEST_CASE("shared memory carries values between waves when a barrier stands between") {
   if (!has_compiler()) return;
   for (const char* arch : {"gfx942", "gfx1100"})
-    for (WaveOrder order : kOrders) {
+    for (Order order : kOrders) {
       const auto result = execute(neighbours(true), {Words(128)}, {arch, 128, order});
       REQUIRE_MESSAGE(result.ok(), render(result.errors()));
       for (std::uint32_t t = 0; t < 128; ++t) CHECK((*result)[0][t] == 127 - t);
@@ -111,7 +113,7 @@ TEST_CASE("shared memory carries values between waves when a barrier stands betw
 
 TEST_CASE("without the barrier every order of waves reads memory that was never written") {
   if (!has_compiler()) return;
-  for (WaveOrder order : kOrders) {
+  for (Order order : kOrders) {
     const auto result = execute(neighbours(false), {Words(128)}, {"gfx942", 128, order});
     REQUIRE(result.ok());
     CHECK(std::count((*result)[0].begin(), (*result)[0].end(), 0xffffffffU) > 0);
@@ -129,13 +131,13 @@ extern "C" __global__ void k(const Args args) {
   if (t < 64) value[t] = t + 1;
   if (t >= 64) args.out[t - 64] = value[t - 64];
 })";
-  const auto right = [&](WaveOrder order) {
+  const auto right = [&](Order order) {
     const auto result = execute(source, {Words(64)}, {"gfx942", 128, order});
     REQUIRE(result.ok());
     return (*result)[0][5] == 6;
   };
-  CHECK(right(WaveOrder::forward));
-  CHECK(!right(WaveOrder::reverse));
+  CHECK(right(Order::forward));
+  CHECK(!right(Order::reverse));
 }
 
 TEST_CASE("lanes exchange values as the instructions say") {
@@ -154,7 +156,7 @@ extern "C" __global__ void k(const Args args) {
 })";
   for (const char* arch : {"gfx942", "gfx1100"}) {
     const int wave = find_target(arch).warp_size;
-    const auto result = execute(source, {Words(6 * 64)}, {arch, wave, WaveOrder::random});
+    const auto result = execute(source, {Words(6 * 64)}, {arch, wave, Order::random});
     REQUIRE_MESSAGE(result.ok(), render(result.errors()));
     for (int t = 0; t < wave; ++t) {
       const std::uint32_t* out = &(*result)[0][std::size_t(6 * t)];
@@ -179,7 +181,7 @@ extern "C" __global__ void k(const Args args) {
                               {Words(64)}, {});
   REQUIRE(!result.ok());
   CHECK(render(result.errors()) ==
-        "error[emulator.diverged]: wave 0: lane 0 is at first_lane, lane 10 at the end");
+        "error[emulator.diverged]: workgroup 0,0,0: wave 0: lane 0 is at first_lane, lane 10 at the end");
 }
 
 TEST_CASE("reading past a buffer, writing before it and exhausting the stack are reported") {
@@ -301,7 +303,7 @@ TEST_CASE("matrix operations multiply") {
       std::memcpy(buffers.back().data(), side.data(), side.size() * 2);
     }
     buffers.emplace_back(std::size_t(lanes * m.results), std::bit_cast<std::uint32_t>(3.0F));
-    const auto result = execute(matrix_kernel(m), buffers, {m.arch, lanes, WaveOrder::random});
+    const auto result = execute(matrix_kernel(m), buffers, {m.arch, lanes, Order::random});
     REQUIRE_MESSAGE(result.ok(), render(result.errors()));
     int wrong = 0;
     for (int lane = 0; lane < lanes; ++lane)
@@ -324,17 +326,17 @@ TEST_CASE("gfx1100 operands that are not repeated in the upper half are reported
   const Matrix& m = kMatrices[4];
   std::vector<Words> buffers = {Words(32 * 8), Words(32 * 8), Words(32 * 8)};
   buffers[1][16 * 8] = 0x3c00;
-  const auto result = execute(matrix_kernel(m), buffers, {m.arch, 32, WaveOrder::forward});
+  const auto result = execute(matrix_kernel(m), buffers, {m.arch, 32, Order::forward});
   REQUIRE(code_of(result) == "emulator.operand");
   CHECK(result.errors()[0].message ==
-        "wave 0: wmma_f16: lane 16 does not repeat element 0 of operand b of lane 0");
+        "workgroup 0,0,0: wave 0: wmma_f16: lane 16 does not repeat element 0 of operand b of lane 0");
 }
 
 TEST_CASE("gfx90a flushes denormal operands, gfx942 does not") {
   if (!has_compiler()) return;
   for (const char* arch : {"gfx90a", "gfx942"}) {
     std::vector<Words> buffers = {Words(64 * 2, 0x00010001), Words(64 * 2, 0x3c003c00), Words(64 * 16)};
-    const auto result = execute(matrix_kernel(kMatrices[0]), buffers, {arch, 64, WaveOrder::forward});
+    const auto result = execute(matrix_kernel(kMatrices[0]), buffers, {arch, 64, Order::forward});
     REQUIRE(result.ok());
     CHECK(std::bit_cast<float>((*result)[2][0]) ==
           (std::string(arch) == "gfx90a" ? 0.0F : 8 * std::ldexp(1.0F, -24)));

@@ -2,14 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <bit>
-#include <cmath>
+#include <cstdint>
 #include <vector>
 
-#include "ir/diagnostic.h"
+#include "backends/emulator/half.h"
 
 namespace attnfuse::hip {
 namespace {
+
+using emulator::Half;
 
 struct Place {
   int lane, element;
@@ -19,7 +20,7 @@ struct Place {
 // where d does.
 struct Instruction {
   Operation operation;
-  bool is_bf16;
+  Half type;
   int wave_size, mn, k;
   int operand_elements, result_elements;
   Place (*operand)(int index, int k);
@@ -40,14 +41,14 @@ Place wmma12_operand(int index, int k) { return {k / 8 * 16 + index, k % 8}; }
 Place wmma12_result(int m, int n) { return {m / 8 * 16 + n, m % 8}; }
 
 constexpr Instruction kInstructions[] = {
-    {Operation::mfma_32x32x8_f16, false, 64, 32, 8, 4, 16, mfma32_operand, mfma32_result},
-    {Operation::mfma_32x32x8_bf16, true, 64, 32, 8, 4, 16, mfma32_operand, mfma32_result},
-    {Operation::mfma_16x16x16_f16, false, 64, 16, 16, 4, 4, mfma16_operand, mfma16_result},
-    {Operation::mfma_16x16x16_bf16, true, 64, 16, 16, 4, 4, mfma16_operand, mfma16_result},
-    {Operation::wmma_f16, false, 32, 16, 16, 16, 8, wmma_operand, wmma_result},
-    {Operation::wmma_bf16, true, 32, 16, 16, 16, 8, wmma_operand, wmma_result},
-    {Operation::wmma_gfx12_f16, false, 32, 16, 16, 8, 8, wmma12_operand, wmma12_result},
-    {Operation::wmma_gfx12_bf16, true, 32, 16, 16, 8, 8, wmma12_operand, wmma12_result},
+    {Operation::mfma_32x32x8_f16, Half::f16, 64, 32, 8, 4, 16, mfma32_operand, mfma32_result},
+    {Operation::mfma_32x32x8_bf16, Half::bf16, 64, 32, 8, 4, 16, mfma32_operand, mfma32_result},
+    {Operation::mfma_16x16x16_f16, Half::f16, 64, 16, 16, 4, 4, mfma16_operand, mfma16_result},
+    {Operation::mfma_16x16x16_bf16, Half::bf16, 64, 16, 16, 4, 4, mfma16_operand, mfma16_result},
+    {Operation::wmma_f16, Half::f16, 32, 16, 16, 16, 8, wmma_operand, wmma_result},
+    {Operation::wmma_bf16, Half::bf16, 32, 16, 16, 16, 8, wmma_operand, wmma_result},
+    {Operation::wmma_gfx12_f16, Half::f16, 32, 16, 16, 8, 8, wmma12_operand, wmma12_result},
+    {Operation::wmma_gfx12_bf16, Half::bf16, 32, 16, 16, 8, 8, wmma12_operand, wmma12_result},
 };
 
 const Instruction* find(Operation operation) {
@@ -56,27 +57,12 @@ const Instruction* find(Operation operation) {
   return nullptr;
 }
 
-float decode(std::uint16_t bits, bool is_bf16, bool flush) {
-  if (is_bf16) {
-    if (flush && (bits & 0x7f80U) == 0) bits &= 0x8000U;
-    return std::bit_cast<float>(std::uint32_t(bits) << 16);
-  }
-  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  float magnitude = 0;
-  if (exponent == 31)
-    magnitude = mantissa == 0 ? INFINITY : NAN;
-  else if (exponent == 0)
-    magnitude = flush ? 0.0F : std::ldexp(float(mantissa), -24);
-  else
-    magnitude = std::ldexp(float(mantissa + 1024), exponent - 25);
-  return (bits & 0x8000U) != 0 ? -magnitude : magnitude;
-}
-
 }  // namespace
 
 bool is_matrix(Operation operation) { return find(operation) != nullptr; }
 
-std::string multiply(Operation operation, std::span<const LaneOperands> lanes, bool flush_denormals) {
+std::string multiply(std::span<const emulator::Call> lanes, bool flush_denormals) {
+  const auto operation = Operation(lanes[0].operation);
   const Instruction& row = *find(operation);
   if (int(lanes.size()) != row.wave_size)
     return fmt::format("{} needs a wave of {} lanes, not {}", name(operation), row.wave_size, lanes.size());
@@ -91,13 +77,16 @@ std::string multiply(Operation operation, std::span<const LaneOperands> lanes, b
         if (operand(lane)[e] != operand(lane + 16)[e])
           return fmt::format("{}: lane {} does not repeat element {} of operand {} of lane {}",
                              name(operation), lane + 16, e % n, e < n ? 'a' : 'b', lane);
+  const auto value = [&](std::uint16_t bits) {
+    return emulator::decode(flush_denormals ? emulator::flush_denormal(bits, row.type) : bits, row.type);
+  };
   std::vector<float> a(std::size_t(row.mn * row.k)), b(a.size());
   for (int index = 0; index < row.mn; ++index)
     for (int k = 0; k < row.k; ++k) {
       const Place place = row.operand(index, k);
       const std::size_t at = std::size_t(index * row.k + k);
-      a[at] = decode(operand(place.lane)[place.element], row.is_bf16, flush_denormals);
-      b[at] = decode(operand(place.lane)[n + place.element], row.is_bf16, flush_denormals);
+      a[at] = value(operand(place.lane)[place.element]);
+      b[at] = value(operand(place.lane)[n + place.element]);
     }
   for (int m = 0; m < row.mn; ++m)
     for (int j = 0; j < row.mn; ++j) {

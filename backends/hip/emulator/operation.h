@@ -1,5 +1,4 @@
-// What a lane hands over when it meets the others of its wave. The compiled kernel and the scheduler share
-// these numbers and structs; builtins.cpp repeats them as text.
+// What a lane hands over when it meets the others of its wave. builtins.cpp repeats the numbers as text.
 #pragma once
 
 #include <string_view>
@@ -14,6 +13,7 @@ enum class Operation : int {
   quad,         // {u32 value}, immediate: four 2-bit selectors within 4 lanes
   permlane16x,  // {u32 value, u32 low selectors, u32 high selectors}: a lane of the other half of 32
   first_lane,   // {u32 value} -> the first lane's
+  // Operands in memory: {u16 a[n], u16 b[n], float c[m]}.
   mfma_32x32x8_f16,
   mfma_32x32x8_bf16,
   mfma_16x16x16_f16,
@@ -25,13 +25,5 @@ enum class Operation : int {
 };
 
 std::string_view name(Operation operation);
-
-// Operands of matrix operations lie in memory as {u16 a[n], u16 b[n], float c[m]}.
-struct LaneState {
-  unsigned thread = 0;
-  unsigned workgroup[3] = {};
-  // Blocks until every lane of the wave is at the same operation, then returns its result.
-  void (*meet)(int operation, int immediate, const void* operands, void* result) = nullptr;
-};
 
 }  // namespace attnfuse::hip

@@ -1,10 +1,10 @@
+#include "backends/emulator/compile.h"
+
 #include <fmt/format.h>
 
-#include "backends/hip/emulator/builtins.h"
-#include "backends/hip/emulator/emulator.h"
 #include "runtime/process.h"
 
-namespace attnfuse::hip {
+namespace attnfuse::emulator {
 namespace {
 
 // Vectors of _Float16 and __bf16 need a recent clang.
@@ -13,17 +13,17 @@ const std::vector<std::string> kCompilers = {"clang++-19", "clang++-20", "clang+
 
 }  // namespace
 
-Result<Binary> compile_for_host(const std::string& source, const std::string& entry, const Target& target) {
+Result<Binary> compile_for_host(const std::string& text, const std::string& entry, const Target& target) {
   const std::optional<std::string> clang = find_program(kCompilers);
   if (!clang)
     return Diagnostic{"toolkit.missing",
-                      "no clang++ to compile HIP source for this machine",
+                      "no clang++ to compile emitted source for this machine",
                       {},
                       "install clang 17 or newer (Debian: clang-19)"};
   Result<TemporaryDirectory> directory = TemporaryDirectory::create();
   if (!directory) return directory.errors();
   const std::string input = directory->path() / "kernel.cpp", output = directory->path() / "kernel.so";
-  if (Status written = write_file(input, host_source(source, entry)); !written) return written.errors();
+  if (Status written = write_file(input, text); !written) return written.errors();
   // No contraction: products and sums round as the source says. Unaligned vectors are the source's own
   // business.
   std::vector<std::string> command = {*clang,
@@ -64,4 +64,4 @@ Result<Binary> compile_for_host(const std::string& source, const std::string& en
   return binary;
 }
 
-}  // namespace attnfuse::hip
+}  // namespace attnfuse::emulator

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-namespace attnfuse::hip {
+namespace attnfuse::emulator {
 
 class FaultGuard {
  public:
@@ -44,4 +44,4 @@ class GuardedMemory {
   std::byte* data_ = nullptr;
 };
 
-}  // namespace attnfuse::hip
+}  // namespace attnfuse::emulator

@@ -1,4 +1,4 @@
-#include "backends/hip/emulator/fault.h"
+#include "backends/emulator/fault.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 #include <mutex>
 #include <vector>
 
-namespace attnfuse::hip {
+namespace attnfuse::emulator {
 namespace {
 
 constexpr std::size_t kPage = 4096, kAlignment = 16;
@@ -116,4 +116,4 @@ bool GuardedMemory::is_intact() const {
          std::all_of(data_ + size_, base_ + mapped_ - kGuard, holds);
 }
 
-}  // namespace attnfuse::hip
+}  // namespace attnfuse::emulator
