@@ -10,10 +10,8 @@ namespace attnfuse {
 
 std::span<const Backend* const> backends() {
   static const Backend* const list[] = {
-      &cuda::backend(),
-      &hip::backend(),
-      &spirv::backend(),
-      &hip::emulated_backend(),
+      &cuda::backend(),         &hip::backend(),           &spirv::backend(),
+      &hip::emulated_backend(), &cuda::emulated_backend(),
   };
   return list;
 }

@@ -93,6 +93,10 @@ class Emulator : public Device {
     }
   }
 
+  Result<EncodedTensorMap> encode(const TensorMap& map) override {
+    return description_.encode != nullptr ? description_.encode(map) : Device::encode(map);
+  }
+
   Status synchronize() override { return Unit{}; }
 
   Result<double> time(const std::function<Status()>& work) override {

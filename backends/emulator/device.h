@@ -17,6 +17,7 @@ struct Description {
   std::string name;             // "HIP emulator"
   std::vector<Target> targets;  // best first
   std::unique_ptr<Machine> (*machine)(Workgroup& group, const Target& target, const Launch& launch);
+  Result<EncodedTensorMap> (*encode)(const TensorMap& map) = nullptr;  // where there is a copy engine
 };
 
 std::shared_ptr<Device> make_device(Description description, Options options);

@@ -22,6 +22,7 @@ std::mutex guard_mutex;                        // held while a guard lives
 struct sigaction previous_segv, previous_bus;  // written under guard_mutex
 thread_local sigjmp_buf* escape_of_thread = nullptr;
 thread_local std::uintptr_t fault_address = 0;
+thread_local Watch watch_of_thread;
 
 std::mutex buffers_mutex;
 std::map<std::uintptr_t, std::size_t>& buffers() {
@@ -37,6 +38,9 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     std::signal(signal, SIG_DFL);  // the instruction repeats and ends the program
     return;
   }
+  auto* const at = static_cast<std::byte*>(info->si_addr);
+  const Watch& watch = watch_of_thread;
+  if (at >= watch.begin && at < watch.end && watch.touched(watch.context, at)) return;
   fault_address = reinterpret_cast<std::uintptr_t>(info->si_addr);
   siglongjmp(*escape_of_thread, 1);
 }
@@ -69,6 +73,8 @@ FaultGuard::~FaultGuard() {
   sigaction(SIGBUS, &previous_bus, nullptr);
   sigaltstack(&saved_->previous_stack, nullptr);
 }
+
+void set_watch(const Watch& watch) { watch_of_thread = watch; }
 
 std::string FaultGuard::text() {
   const std::lock_guard lock(buffers_mutex);
@@ -108,6 +114,14 @@ GuardedMemory::~GuardedMemory() {
     buffers().erase(reinterpret_cast<std::uintptr_t>(data_));
   }
   if (base_ != nullptr) munmap(base_, mapped_);
+}
+
+bool GuardedMemory::is_allocated(std::uint64_t address, std::size_t bytes) {
+  const std::lock_guard lock(buffers_mutex);
+  const auto after = buffers().upper_bound(address);
+  if (after == buffers().begin()) return false;
+  const auto& [begin, size] = *std::prev(after);
+  return address - begin <= size && bytes <= size - (address - begin);
 }
 
 bool GuardedMemory::is_intact() const {

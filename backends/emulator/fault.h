@@ -5,6 +5,7 @@
 
 #include <csetjmp>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -24,6 +25,15 @@ class FaultGuard {
   std::unique_ptr<Saved> saved_;
 };
 
+// A range of memory whose first accesses are noticed rather than faults: `touched` runs inside the signal
+// handler, makes the page accessible and returns true, or declines. One at a time per thread.
+struct Watch {
+  std::byte *begin = nullptr, *end = nullptr;
+  bool (*touched)(void* context, std::byte* address) = nullptr;
+  void* context = nullptr;
+};
+void set_watch(const Watch& watch);
+
 // Memory whose surroundings fault. Aligned to 16 bytes, ends at an inaccessible page; the bytes that
 // alignment leaves on either side hold a pattern.
 class GuardedMemory {
@@ -37,6 +47,8 @@ class GuardedMemory {
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
   bool is_intact() const;  // nothing was written around it
+  // Whether all these bytes lie in one living GuardedMemory.
+  static bool is_allocated(std::uint64_t address, std::size_t bytes);
 
  private:
   std::size_t size_, mapped_;

@@ -1,6 +1,6 @@
 // Contexts and stacks of lanes. Lanes of a failed launch are abandoned where they stand, which only the plain
-// contexts below boost::context::fiber allow: a fiber would resume them to unwind, but kernels have nothing to
-// unwind.
+// contexts below boost::context::fiber allow: a fiber would resume them to unwind, but kernels have nothing
+// to unwind.
 #pragma once
 
 #include <boost/context/detail/fcontext.hpp>

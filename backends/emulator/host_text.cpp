@@ -5,7 +5,8 @@
 namespace attnfuse::emulator {
 namespace {
 
-// The guard starts on the first page after the shared variables. `attnfuse_start` deduces the argument struct.
+// The guard starts on the first page after the shared variables. `attnfuse_start` deduces the argument
+// struct.
 constexpr std::string_view kEntry = R"(
 alignas(4096) __attribute__((used, section("attnfuse_shared"))) static char attnfuse_shared_guard[8192];
 extern "C" {{

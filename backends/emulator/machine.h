@@ -12,9 +12,9 @@ namespace attnfuse::emulator {
 class Machine {
  public:
   virtual ~Machine() = default;
-  virtual void begin() = 0;           // a workgroup starts; no lane has run
+  virtual void begin() = 0;              // a workgroup starts; no lane has run
   virtual void stopped(int /*lane*/) {}  // it ran up to a call or its end, which follows
-  virtual void call(int lane) = 0;    // it waits at a call: do it, wake whom this lets go on
+  virtual void call(int lane) = 0;       // it waits at a call: do it, wake whom this lets go on
   virtual void ended(int lane) = 0;
   virtual bool stuck() { return false; }  // no lane can run; true: something was done that may change this
   virtual void end() {}                   // every lane has ended

@@ -32,8 +32,7 @@ LoadedModule::~LoadedModule() {
 Result<std::shared_ptr<LoadedModule>> LoadedModule::load(const Binary& binary, const std::string& name,
                                                          const Target& target) {
   const auto failure = [&](const std::string& why) {
-    return Diagnostic{
-        "device.failed", fmt::format("{} cannot load {}: {}", name, binary.entry, why), {}, ""};
+    return Diagnostic{"device.failed", fmt::format("{} cannot load {}: {}", name, binary.entry, why), {}, ""};
   };
   auto module = std::make_shared<LoadedModule>(target);
   module->file_ = memfd_create("attnfuse-kernel", MFD_CLOEXEC);

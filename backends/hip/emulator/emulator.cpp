@@ -15,7 +15,7 @@ std::shared_ptr<Device> make_emulator(std::vector<Target> targets, emulator::Opt
   const auto machine = [](emulator::Workgroup& group, const Target& target, const Launch&) {
     return make_machine(group, target);
   };
-  return emulator::make_device({"HIP emulator", std::move(targets), machine}, options);
+  return emulator::make_device({"HIP emulator", std::move(targets), machine, nullptr}, options);
 }
 
 }  // namespace attnfuse::hip

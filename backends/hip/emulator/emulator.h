@@ -1,5 +1,5 @@
-// The CPU executor of emitted HIP source: the text is compiled for this machine with the builtins it may call,
-// and run with one fiber per lane.
+// The CPU executor of emitted HIP source: the text is compiled for this machine with the builtins it may
+// call, and run with one fiber per lane.
 #pragma once
 
 #include <memory>
