@@ -34,6 +34,9 @@ class Backend {
   virtual int device_count() const = 0;
   // "device.none", "driver.missing" or "backend.compiled-out": three messages.
   virtual Result<std::shared_ptr<Device>> open(int ordinal) const = 0;
+  // The device that the calling thread uses, within the context that is current on it where the driver has
+  // contexts; the first device where nothing is current.
+  virtual Result<std::shared_ptr<Device>> open_current() const { return open(0); }
 };
 
 // The explicit list, in order of preference.

@@ -54,7 +54,7 @@ Result<Measurement> measure(conformance::Executor& executor, const Graph& graph,
   std::sort(times.begin(), times.end());
   return Measurement{
       times[times.size() / 2],       times.front(), times.back(), launches, matrix_flops(graph, sizes),
-      call->kernel->program.schedule};
+      call->plan->steps.back().kernel->program.schedule};
 }
 
 }  // namespace attnfuse::bench

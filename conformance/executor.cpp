@@ -1,9 +1,5 @@
 #include "conformance/executor.h"
 
-#include <fmt/format.h>
-
-#include "runtime/compile.h"
-
 namespace attnfuse::conformance {
 namespace {
 
@@ -26,35 +22,18 @@ void append_elements(const HostTensor& tensor, std::vector<double>& values, std:
 
 }  // namespace
 
-Result<Executor> Executor::open(std::string_view target_name) {
-  auto target = find_target(target_name);
-  if (!target) return target.errors();
-  const Backend* backend = find_backend(target->backend);
-  ATTNFUSE_CHECK(backend, "a target without backend: " + target->name);
-  auto device = backend->open(0);
-  if (!device) return device.errors();
-  for (const Target& runs : (*device)->targets())
-    if (runs.name == target->name) return Executor(*backend, *device, runs);
-  // A backend's name alone means what its device runs best.
-  if (target_name == target->backend) return Executor(*backend, *device, (*device)->target());
-  return Diagnostic{"device.wrong-target",
-                    fmt::format("{} does not run {}", (*device)->name(), target->name),
-                    {},
-                    "name one of its targets: " + (*device)->target().name};
+Result<Executor> Executor::open(std::string_view target) {
+  auto machine = open_machine(target);
+  if (!machine) return machine.errors();
+  return Executor(std::move(machine).value());
 }
 
-Result<const Kernel*> Executor::kernel(const Graph& graph, const std::string& program_text,
-                                       int vector_bytes) {
-  std::string key = fmt::format("{} {}", vector_bytes, program_text);
-  if (const auto found = kernels_.find(key); found != kernels_.end()) return found->second.get();
-  auto compiled =
-      compile(graph, *backend_, target_, {.vector_bytes = vector_bytes, .schedule = {}, .observe = {}});
-  if (!compiled) return compiled.errors();
-  auto module = device_->load(compiled->binary);
-  if (!module) return module.errors();
-  auto made = std::move(compiled).value();
-  auto kernel = std::make_unique<Kernel>(Kernel{std::move(made.program), std::move(made.binary), *module});
-  return kernels_.emplace(std::move(key), std::move(kernel)).first->second.get();
+Result<std::shared_ptr<Executable>> Executor::executable(const Graph& graph,
+                                                         const std::string& program_text) {
+  if (const auto found = executables_.find(program_text); found != executables_.end()) return found->second;
+  auto made = Executable::prepare(graph, machine_);
+  if (made) executables_.emplace(program_text, *made);
+  return made;
 }
 
 Result<Prepared> Executor::prepare(const Graph& graph, const std::string& program_text, const Inputs& inputs,
@@ -63,7 +42,7 @@ Result<Prepared> Executor::prepare(const Graph& graph, const std::string& progra
   Prepared call;
   DeviceTensors addresses;
   const auto add = [&](const std::string& name, const HostTensor& tensor, std::int64_t offset) -> Status {
-    auto guarded = GuardedTensor::create(*device_, name, tensor, offset);
+    auto guarded = GuardedTensor::create(device(), name, tensor, offset);
     if (!guarded) return guarded.errors();
     addresses[name] = guarded->device_tensor();
     call.tensors.emplace(name, std::move(guarded).value());
@@ -76,25 +55,39 @@ Result<Prepared> Executor::prepare(const Graph& graph, const std::string& progra
   if (auto status = add("o", poisoned(o), o.offset); !status) return status.errors();
   if (auto status = add("lse", poisoned(lse), lse.offset); !status) return status.errors();
 
-  auto compiled = kernel(graph, program_text, common_alignment(graph, addresses));
-  if (!compiled) return compiled.errors();
-  call.kernel = *compiled;
-  call.launch = launch_shape(call.kernel->program, sizes);
-  call.params = argument_block(call.kernel->program, addresses, sizes);
+  auto made = executable(graph, program_text);
+  if (!made) return made.errors();
+  call.executable = std::move(made).value();
+  auto bound = call.executable->bind(addresses);
+  if (!bound) return bound.errors();
+  call.bound = std::move(bound).value();
+  const auto plan = call.executable->plan_for(call.bound);
+  if (!plan) return plan.errors();
+  call.plan = *plan;
+  const auto bytes = call.executable->workspace_bytes(sizes);
+  if (!bytes) return bytes.errors();
+  if (*bytes > 0) {
+    auto workspace = device().allocate(*bytes);
+    if (!workspace) return workspace.errors();
+    call.workspace = std::move(workspace).value();
+    const std::vector<std::byte> poison(*bytes, std::byte{0xff});
+    if (auto status = device().upload(*call.workspace, 0, poison); !status) return status.errors();
+  }
   return call;
 }
 
 Status Executor::launch(const Prepared& call) {
-  if (call.launch.grid[0] == 0) return Unit{};  // no rows
-  return device_->launch(*call.kernel->module, call.launch, call.params);
+  LaunchSite site;
+  if (call.workspace) site = {nullptr, call.workspace->address(), call.workspace->size()};
+  return call.executable->launch(call.bound, site);
 }
 
 Result<Observed> Executor::read(const Prepared& call) {
-  if (auto status = device_->synchronize(); !status) return status.errors();
+  if (auto status = device().synchronize(); !status) return status.errors();
   Observed observed;
   for (const auto& [name, tensor] : call.tensors) {
     const bool is_output = name == "o" || name == "lse";
-    auto read = tensor.read(*device_, !is_output, observed.damage);
+    auto read = tensor.read(device(), !is_output, observed.damage);
     if (!read) return read.errors();
     if (name == "o")
       observed.o = std::move(read).value();

@@ -6,19 +6,20 @@
 #include <memory>
 #include <string>
 
-#include "backends/backend.h"
 #include "conformance/case.h"
 #include "conformance/guarded.h"
 #include "conformance/oracle.h"
+#include "runtime/executable.h"
 
 namespace attnfuse::conformance {
 
-// One call, bound: tensors in device memory, the kernel, its arguments.
+// One call, bound: tensors in device memory, what launches it, its workspace (NaN before the launch).
 struct Prepared {
   std::map<std::string, GuardedTensor> tensors;  // inputs, "o" and "lse"
-  const Kernel* kernel = nullptr;
-  Launch launch;
-  std::vector<std::byte> params;
+  std::shared_ptr<Executable> executable;
+  std::vector<BoundTensor> bound;
+  std::shared_ptr<Buffer> workspace;  // null: none is needed
+  const Plan* plan = nullptr;
 };
 
 struct Observed {
@@ -33,11 +34,8 @@ class Executor {
   // `target` as find_target takes it; the device is the backend's first one.
   static Result<Executor> open(std::string_view target);
 
-  const Target& target() const { return target_; }
-  Device& device() const { return *device_; }
-
-  // Compiled once per program text and access width.
-  Result<const Kernel*> kernel(const Graph& graph, const std::string& program_text, int vector_bytes);
+  const Target& target() const { return machine_.target; }
+  Device& device() const { return *machine_.device; }
 
   // Outputs lie as `outputs` says.
   Result<Prepared> prepare(const Graph& graph, const std::string& program_text, const Inputs& inputs,
@@ -49,13 +47,12 @@ class Executor {
   Result<Observed> run(const Graph& graph, const Case& c, const Inputs& inputs);
 
  private:
-  Executor(const Backend& backend, std::shared_ptr<Device> device, Target target)
-      : backend_(&backend), device_(std::move(device)), target_(std::move(target)) {}
+  explicit Executor(Machine machine) : machine_(std::move(machine)) {}
+  // Compiled once per program text.
+  Result<std::shared_ptr<Executable>> executable(const Graph& graph, const std::string& program_text);
 
-  const Backend* backend_;
-  std::shared_ptr<Device> device_;
-  Target target_;
-  std::map<std::string, std::unique_ptr<Kernel>> kernels_;
+  Machine machine_;
+  std::map<std::string, std::shared_ptr<Executable>> executables_;
 };
 
 }  // namespace attnfuse::conformance

@@ -53,6 +53,9 @@ struct Extent {
   bool operator==(const Extent&) const = default;
 };
 
+// The most dimensions that a tensor has.
+inline constexpr std::size_t kMaxRank = 8;
+
 // constant: a table the compiler computed; its values are in the graph.
 enum class TensorRole : std::uint8_t { query, key, value, captured, constant };
 

@@ -9,7 +9,6 @@ namespace {
 
 constexpr int kMinHeadDim = 8, kMaxHeadDim = 256, kHeadDimStep = 8;
 constexpr int kMaxHeads = 65535;
-constexpr std::size_t kMaxRank = 8;
 constexpr std::int64_t kMaxExtent = INT32_MAX;
 
 bool is_identifier(std::string_view text) {

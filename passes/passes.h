@@ -64,6 +64,8 @@ enum class Rotation : std::uint8_t { automatic, fuse, query, key, both };
 // strides are not 16-byte aligned.
 struct CompileOptions {
   int vector_bytes = 16;
+  bool copy_engine = true;  // the copy engine, where the target has one, takes the caller's tensors: programs
+                            // with roles are allowed
   Rotation rotation = Rotation::automatic;  // for plans of several kernels; one kernel has all fused
   Schedule schedule;                        // used when schedule.source is "user"
   StageObserver observe;

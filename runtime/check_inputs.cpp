@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <limits>
+#include <set>
 
 #include "ir/graph.h"
 #include "runtime/reference.h"
@@ -11,8 +12,31 @@ namespace {
 
 constexpr std::int64_t kMaxSize = std::numeric_limits<std::int32_t>::max();
 
-bool is_main_input(const TensorInfo& tensor) {
-  return tensor.role != TensorRole::captured && tensor.role != TensorRole::constant;
+// A tensor that a call has to have.
+struct Wanted {
+  TensorInfo tensor;
+  bool is_output = false;
+
+  std::string code(const char* what) const {
+    return fmt::format("{}.{}", is_output ? "output" : "input", what);
+  }
+  // q, k, v and o; of others every axis may be strided.
+  bool has_contiguous_axis() const {
+    return tensor.role != TensorRole::captured && tensor.role != TensorRole::constant;
+  }
+};
+
+std::vector<Wanted> inputs_of(const Graph& graph) {
+  std::vector<Wanted> wanted;
+  for (const TensorInfo& tensor : graph.tensors())
+    if (tensor.role != TensorRole::constant) wanted.push_back({tensor});
+  return wanted;
+}
+
+std::vector<Wanted> outputs_of(const Graph& graph) {
+  const Extent b{Size::batch}, h{Size::heads}, s{Size::sq}, d{Size::v_head_dim};
+  return {{{"o", graph.info().dtype, TensorRole::query, {b, h, s, d}, false, {}, {}}, true},
+          {{"lse", DType::f32, TensorRole::captured, {b, h, s}, false, {}, {}}, true}};
 }
 
 std::string extent_text(const Extent& extent) {
@@ -57,11 +81,12 @@ class CallSizes {
   Known known_[7];
 };
 
-void check_shape(const TensorInfo& tensor, const TensorLayout& layout, CallSizes& sizes,
+void check_shape(const Wanted& wanted_tensor, const TensorLayout& layout, CallSizes& sizes,
                  Diagnostics& errors) {
+  const TensorInfo& tensor = wanted_tensor.tensor;
   const auto complain = [&](std::string why) {
     errors.push_back(
-        {"input.shape",
+        {wanted_tensor.code("shape"),
          fmt::format("tensor '{}' has shape [{}]: {}", tensor.name, fmt::join(layout.shape, ", "), why),
          tensor.where, fmt::format("give it the shape {}", shape_text(tensor))});
   };
@@ -79,10 +104,11 @@ void check_shape(const TensorInfo& tensor, const TensorLayout& layout, CallSizes
   }
 }
 
-void check_strides(const TensorInfo& tensor, const TensorLayout& layout, Diagnostics& errors) {
+void check_strides(const Wanted& wanted, const TensorLayout& layout, Diagnostics& errors) {
+  const TensorInfo& tensor = wanted.tensor;
   const auto complain = [&](std::string why, std::string fix) {
     errors.push_back(
-        {"input.stride",
+        {wanted.code("stride"),
          fmt::format("tensor '{}' has strides [{}]: {}", tensor.name, fmt::join(layout.strides, ", "), why),
          tensor.where, std::move(fix)});
   };
@@ -95,12 +121,15 @@ void check_strides(const TensorInfo& tensor, const TensorLayout& layout, Diagnos
                        steps = std::max<std::int64_t>(layout.shape[axis] - 1, 0);
     if (stride < 0)
       return complain(fmt::format("{} at dimension {} is negative", stride, axis), "copy the tensor");
+    if (wanted.is_output && stride == 0 && steps > 0 && layout.element_count() > 0)
+      return complain(fmt::format("0 at dimension {} writes elements over each other", axis),
+                      "give it memory of its own");
     std::int64_t reach = 0;
     if (__builtin_mul_overflow(steps, stride, &reach) || __builtin_add_overflow(last, reach, &last) ||
         last > std::numeric_limits<std::int64_t>::max() / 8)
       return complain("its last element lies past the end of memory", "correct the strides");
   }
-  if (is_main_input(tensor) && !layout.strides.empty() && layout.shape.back() > 1 &&
+  if (wanted.has_contiguous_axis() && !layout.strides.empty() && layout.shape.back() > 1 &&
       layout.strides.back() != 1)
     complain(fmt::format("the last one must be 1, not {}", layout.strides.back()),
              "make the last axis contiguous");
@@ -121,17 +150,19 @@ Diagnostics check_bytes(const HostTensors& inputs) {
   return errors;
 }
 
-}  // namespace
-
-Result<Sizes> check_inputs(const Graph& graph, const std::map<std::string, TensorLayout>& inputs) {
+Result<Sizes> check_tensors(const Graph& graph, const std::vector<Wanted>& wanted,
+                            const std::map<std::string, TensorLayout>& given) {
   Diagnostics errors;
   CallSizes sizes(graph.info());
-  for (const TensorInfo& tensor : graph.tensors()) {
-    if (tensor.role == TensorRole::constant) continue;
-    const auto found = inputs.find(tensor.name);
-    if (found == inputs.end()) {
-      errors.push_back({"input.missing",
-                        fmt::format("program '{}' needs the tensor '{}'", graph.info().name, tensor.name),
+  std::set<std::string> known;
+  for (const Wanted& w : wanted) {
+    const TensorInfo& tensor = w.tensor;
+    known.insert(tensor.name);
+    const auto found = given.find(tensor.name);
+    if (found == given.end()) {
+      errors.push_back({w.code("missing"),
+                        fmt::format("program '{}' {} the tensor '{}'", graph.info().name,
+                                    w.is_output ? "writes" : "needs", tensor.name),
                         tensor.where,
                         fmt::format("supply '{}' with dtype {} and shape {}", tensor.name, name(tensor.dtype),
                                     shape_text(tensor))});
@@ -139,23 +170,33 @@ Result<Sizes> check_inputs(const Graph& graph, const std::map<std::string, Tenso
     }
     const TensorLayout& layout = found->second;
     if (layout.dtype != tensor.dtype)
-      errors.push_back({"input.dtype",
+      errors.push_back({w.code("dtype"),
                         fmt::format("tensor '{}' is {}, the program declares {}", tensor.name,
                                     name(layout.dtype), name(tensor.dtype)),
                         tensor.where, fmt::format("convert it to {}", name(tensor.dtype))});
-    check_shape(tensor, layout, sizes, errors);
-    check_strides(tensor, layout, errors);
+    check_shape(w, layout, sizes, errors);
+    check_strides(w, layout, errors);
   }
-  for (const auto& [name, layout] : inputs) {
-    const TensorId id = graph.find_tensor(name);
-    if (id.valid() && graph.tensor(id).role != TensorRole::constant) continue;
-    errors.push_back({"input.unknown",
-                      fmt::format("program '{}' declares no tensor '{}'", graph.info().name, name),
-                      {},
-                      "remove it, or declare it with param"});
-  }
+  for (const auto& [name, layout] : given)
+    if (known.count(name) == 0)
+      errors.push_back({"input.unknown",
+                        fmt::format("program '{}' declares no tensor '{}'", graph.info().name, name),
+                        {},
+                        "remove it, or declare it with param"});
   if (!errors.empty()) return errors;
   return Sizes{sizes.value(Size::batch), sizes.value(Size::sq), sizes.value(Size::skv)};
+}
+
+}  // namespace
+
+Result<Sizes> check_inputs(const Graph& graph, const std::map<std::string, TensorLayout>& inputs) {
+  return check_tensors(graph, inputs_of(graph), inputs);
+}
+
+Result<Sizes> check_call(const Graph& graph, const std::map<std::string, TensorLayout>& tensors) {
+  std::vector<Wanted> wanted = inputs_of(graph);
+  for (Wanted& output : outputs_of(graph)) wanted.push_back(std::move(output));
+  return check_tensors(graph, wanted, tensors);
 }
 
 Result<Sizes> check_inputs(const Graph& graph, const HostTensors& inputs) {

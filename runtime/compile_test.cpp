@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "runtime/execute.h"
+#include "runtime/machine.h"
 #include "runtime/process.h"
 #include "runtime/reference.h"
 #include "runtime/test_device.h"
@@ -171,7 +172,7 @@ TEST_CASE("running a program binds its tensors, launches once and gives the outp
     REQUIRE(pointer("v"));
     store_element(DType::f32, pointer("lse"), load_element(DType::f16, pointer("v")));
   };
-  const auto out = run(program(), backend, *device, in, cache);
+  const auto out = run(program(), {&backend, device, device->target()}, in, cache);
   REQUIRE_MESSAGE(out.ok(), (out.ok() ? "" : render(out.errors())));
   CHECK(launches == 1);
   CHECK(out->at("o").layout.shape == std::vector<std::int64_t>{2, 4, 3, 16});
@@ -179,7 +180,8 @@ TEST_CASE("running a program binds its tensors, launches once and gives the outp
   CHECK(out->at("lse").get(row) == in.at("v").get(element));
   CHECK(driver->live == 0);
 
-  const auto none = run(program(), backend, *device, inputs_for(small(DType::f16), {2, 0, 5}), cache);
+  const auto none =
+      run(program(), {&backend, device, device->target()}, inputs_for(small(DType::f16), {2, 0, 5}), cache);
   REQUIRE(none.ok());
   CHECK(launches == 1);  // no rows, no launch
 }
@@ -192,13 +194,13 @@ TEST_CASE("running refuses wrong inputs and reports what the device reports") {
   HostTensors in = inputs_for(small(DType::f16), {1, 3, 5});
   for (const char* call : {"allocate", "upload", "download", "load", "launch", "synchronize"}) {
     driver->fail = call;
-    const auto out = run(program(), backend, *device, in, cache);
+    const auto out = run(program(), {&backend, device, device->target()}, in, cache);
     CHECK_MESSAGE(!out.ok(), call);
     CHECK_MESSAGE(driver->live == 0, call);
   }
   driver->fail.clear();
   in.at("v").bytes.pop_back();
-  CHECK(run(program(), backend, *device, in, cache).errors()[0].code == "input.bytes");
+  CHECK(run(program(), {&backend, device, device->target()}, in, cache).errors()[0].code == "input.bytes");
   in.erase("v");
-  CHECK(run(program(), backend, *device, in, cache).errors()[0].code == "input.missing");
+  CHECK(run(program(), {&backend, device, device->target()}, in, cache).errors()[0].code == "input.missing");
 }

@@ -25,9 +25,13 @@ Resources resources_from_log(const std::string& log);
 bool runs(int major, int minor, const std::string& arch);
 
 int device_count();  // 0 without a driver
-// `targets`: oldest architecture first. Diagnostics: "driver.missing", "driver.failed", "device.none",
-// "device.unsupported" (none of `targets` fits
+// `targets`: oldest architecture first. A device leaves every thread's current context as it found it.
+// Diagnostics: "driver.missing", "driver.failed", "device.none", "device.unsupported" (none of `targets` fits
 // it).
 Result<std::shared_ptr<Device>> open(int ordinal, std::span<const Target> targets);
+// Over the context that is current on this thread, which stays the caller's: it is never made or destroyed
+// here, and what is allocated in it must be given back before its owner destroys it. Without a current
+// context: device 0, as open() does it. Same diagnostics.
+Result<std::shared_ptr<Device>> open_current(std::span<const Target> targets);
 
 }  // namespace attnfuse::cuda

@@ -51,13 +51,22 @@ struct TensorMap {
   std::array<std::int64_t, 4> extents{};        // d, s, h, b
   std::array<std::int64_t, 3> strides_bytes{};  // s, h, b
   int box_columns = 0, box_rows = 0;
+  bool operator==(const TensorMap&) const = default;
 };
 using EncodedTensorMap = std::array<std::byte, 128>;
 
 struct Launch {
   std::uint32_t grid[3] = {1, 1, 1};
-  int threads = 1;       // per workgroup
-  int shared_bytes = 0;  // dynamic, where the machine has that
+  int threads = 1;                 // per workgroup
+  int shared_bytes = 0;            // dynamic, where the machine has that
+  void* stream = nullptr;          // the driver's handle; null = its default stream
+  bool overlaps_previous = false;  // may start before the launch ahead of it ends: its kernel waits by itself
+};
+
+// What a launch on a stream has to know about it.
+struct StreamState {
+  std::uint64_t id = 0;    // launches of one id run one after the other
+  bool capturing = false;  // launches are recorded, to run any number of times later
 };
 
 class Device {
@@ -70,8 +79,9 @@ class Device {
   virtual Status upload(Buffer& to, std::size_t offset, std::span<const std::byte> from) = 0;
   virtual Status download(const Buffer& from, std::size_t offset, std::span<std::byte> to) = 0;
   virtual Result<std::shared_ptr<Module>> load(const Binary& binary) = 0;
-  // Asynchronous; params are copied.
+  // Asynchronous; params are copied. Allocates nothing, where the driver does not.
   virtual Status launch(const Module& module, const Launch& launch, std::span<const std::byte> params) = 0;
+  virtual Result<StreamState> state(void* stream);
   // For a ParamField of kind tensor_map. Machines without a copy engine: "device.failed".
   virtual Result<EncodedTensorMap> encode(const TensorMap& map);
   virtual Status synchronize() = 0;

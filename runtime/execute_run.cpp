@@ -1,7 +1,5 @@
-#include "backends/backend.h"
-#include "ir/graph.h"
 #include "runtime/compile.h"
-#include "runtime/execute.h"
+#include "runtime/executable.h"
 #include "runtime/reference.h"
 
 namespace attnfuse {
@@ -23,6 +21,14 @@ class Call {
     return Unit{};
   }
 
+  // Kept as long as the call.
+  Result<std::uint64_t> allocate(std::size_t bytes) {
+    auto buffer = device_.allocate(bytes);
+    if (!buffer) return buffer.errors();
+    workspace_ = *buffer;
+    return workspace_->address();
+  }
+
   Result<HostTensor> download(const std::string& name) const {
     HostTensor tensor = HostTensor::zeros(tensors.at(name).layout);
     if (auto status = device_.download(*buffers_.at(name), 0, tensor.bytes); !status) return status.errors();
@@ -34,16 +40,19 @@ class Call {
  private:
   Device& device_;
   std::map<std::string, std::shared_ptr<Buffer>> buffers_;
+  std::shared_ptr<Buffer> workspace_;
 };
 
 }  // namespace
 
-Result<HostTensors> run(const Graph& graph, const Backend& backend, Device& device, const HostTensors& inputs,
+Result<HostTensors> run(const Graph& graph, const Machine& machine, const HostTensors& inputs,
                         KernelCache& cache) {
   const auto sizes = check_inputs(graph, inputs);
   if (!sizes) return sizes.errors();
+  const auto executable = Executable::prepare(graph, machine, {}, cache);
+  if (!executable) return executable.errors();
   const ProgramInfo& info = graph.info();
-  Call call(device);
+  Call call(*machine.device);
   for (const auto& [name, tensor] : inputs)
     if (auto status = call.add(name, tensor.layout, tensor.bytes); !status) return status.errors();
   const TensorLayout layouts[] = {
@@ -53,17 +62,18 @@ Result<HostTensors> run(const Graph& graph, const Backend& backend, Device& devi
   for (int n = 0; n < 2; ++n)
     if (auto status = call.add(names[n], layouts[n], {}); !status) return status.errors();
 
-  CompileOptions options;
-  options.vector_bytes = common_alignment(graph, call.tensors);
-  const auto compiled = compile(graph, backend, device.target(), options, cache);
-  if (!compiled) return compiled.errors();
-  const auto module = device.load(compiled->binary);
-  if (!module) return module.errors();
-  if (const Launch launch = launch_shape(compiled->program, *sizes); launch.grid[0] > 0) {
-    const auto params = argument_block(compiled->program, call.tensors, *sizes);
-    if (auto status = device.launch(**module, launch, params); !status) return status.errors();
-    if (auto status = device.synchronize(); !status) return status.errors();
+  const auto bytes = (*executable)->workspace_bytes(*sizes);
+  if (!bytes) return bytes.errors();
+  LaunchSite site;
+  if (*bytes > 0) {
+    auto workspace = call.allocate(*bytes);
+    if (!workspace) return workspace.errors();
+    site = {nullptr, *workspace, *bytes};
   }
+  const auto tensors = (*executable)->bind(call.tensors);
+  if (!tensors) return tensors.errors();
+  if (auto status = (*executable)->launch(*tensors, site); !status) return status.errors();
+  if (auto status = machine.device->synchronize(); !status) return status.errors();
   HostTensors outputs;
   for (const char* name : names) {
     auto tensor = call.download(name);
@@ -73,10 +83,8 @@ Result<HostTensors> run(const Graph& graph, const Backend& backend, Device& devi
   return outputs;
 }
 
-Result<HostTensors> run(const Graph& graph, Device& device, const HostTensors& inputs) {
-  const Backend* backend = find_backend(device.target().backend);
-  ATTNFUSE_CHECK(backend, "a device without backend: " + device.name());
-  return run(graph, *backend, device, inputs, KernelCache::standard());
+Result<HostTensors> run(const Graph& graph, const Machine& machine, const HostTensors& inputs) {
+  return run(graph, machine, inputs, KernelCache::standard());
 }
 
 }  // namespace attnfuse

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "runtime/test_program.h"
+#include "runtime/test_device.h"
 
 using namespace attnfuse;
 using namespace attnfuse::testing;
@@ -16,11 +16,6 @@ T read_at(const std::vector<std::byte>& block, std::size_t offset) {
   T value;
   std::memcpy(&value, block.data() + offset, sizeof value);
   return value;
-}
-
-Graph program_graph() {
-  Program p(small(DType::f16));
-  return p.finish(p.scores(), p.all());
 }
 
 DeviceTensors contiguous_tensors() {
@@ -42,7 +37,8 @@ TEST_CASE("the argument block holds each field at its offset, in the width of it
                     {Kind::size, "skv", "", 0, Size::skv, 20},
                     {Kind::pointer, "lse_ptr", "lse", 0, Size::sq, 24}};
   program.param_bytes = 32;
-  const auto block = argument_block(program, contiguous_tensors(), {2, 3, 5});
+  const auto device = make_gpu_device(std::make_shared<FakeDriver>(), {Target{}});
+  const auto block = argument_block(program, contiguous_tensors(), {2, 3, 5}, *device).value();
   REQUIRE(block.size() == 32);
   CHECK(read_at<std::uint64_t>(block, 0) == 0x2000);
   CHECK(read_at<std::int64_t>(block, 8) == 40);
@@ -50,7 +46,7 @@ TEST_CASE("the argument block holds each field at its offset, in the width of it
   CHECK(read_at<std::int32_t>(block, 20) == 5);
   CHECK(read_at<std::uint64_t>(block, 24) == 0x5004);
   program.params.push_back({Kind::pointer, "bias_ptr", "bias", 0, Size::sq, 0});
-  CHECK_THROWS_AS(argument_block(program, contiguous_tensors(), {2, 3, 5}), InternalError);
+  CHECK_THROWS_AS((void)argument_block(program, contiguous_tensors(), {2, 3, 5}, *device), InternalError);
 }
 
 TEST_CASE("a launch has one workgroup per query tile and head, folded where the grid is too narrow") {
@@ -74,20 +70,15 @@ TEST_CASE("a launch has one workgroup per query tile and head, folded where the 
   CHECK(grid({65536, 2147483647, 1}).second == 4097);
 }
 
-TEST_CASE("sixteen-byte access needs every pointer and every stride that is stepped over") {
-  const Graph graph = program_graph();
-  CHECK(common_alignment(graph, contiguous_tensors()) == 16);  // the log-sum-exp does not count
-  for (const char* name : {"q", "k", "v", "o"}) {
-    DeviceTensors tensors = contiguous_tensors();
-    tensors[name].address += 2;
-    CHECK(common_alignment(graph, tensors) == 2);
-    tensors = contiguous_tensors();
-    tensors[name].layout.strides[1] += 4;
-    CHECK(common_alignment(graph, tensors) == 2);
-    tensors[name].layout.shape[1] = 1;
-    CHECK(common_alignment(graph, tensors) == 16);
-    tensors = contiguous_tensors();
-    tensors[name].layout.strides = {0, 0, 8, 1};
-    CHECK(common_alignment(graph, tensors) == 16);
-  }
+TEST_CASE("a program with roles gets no more workgroups than run side by side") {
+  TileProgram program;
+  program.info.heads = 4;
+  program.schedule.block_q = 64;
+  program.schedule.groups = 2;
+  program.target.max_grid_x = 1000;
+  program.target.compute_units = 10;
+  CHECK(launch_shape(program, {2, 64, 9}).grid[0] == 8);
+  CHECK(launch_shape(program, {3, 64, 9}).grid[0] == 10);
+  CHECK(launch_shape(program, {3, 64, 9}).grid[1] == 1);
+  CHECK(launch_shape(program, {3, 0, 9}).grid[0] == 0);
 }

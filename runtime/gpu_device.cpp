@@ -12,12 +12,29 @@ Diagnostic failure(const GpuDriver& driver, int code, const std::string& what) {
           ""};
 }
 
+// The driver's device is the thread's current one while this lives.
+class Current {
+ public:
+  explicit Current(GpuDriver& driver) : driver_(driver) { code_ = driver.make_current(found_); }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+  ~Current() {
+    if (code_ == 0) driver_.restore(found_);
+  }
+  int code() const { return code_; }
+
+ private:
+  GpuDriver& driver_;
+  void* found_ = nullptr;
+  int code_ = 0;
+};
+
 class GpuBuffer : public Buffer {
  public:
   GpuBuffer(std::shared_ptr<GpuDriver> driver, std::uint64_t address, std::size_t size)
       : driver_(std::move(driver)), address_(address), size_(size) {}
   ~GpuBuffer() override {
-    driver_->make_current();
+    const Current current(*driver_);
     driver_->release(address_);
   }
   std::uint64_t address() const override { return address_; }
@@ -33,7 +50,7 @@ class GpuModule : public Module {
  public:
   GpuModule(std::shared_ptr<GpuDriver> driver, void* module) : driver_(std::move(driver)), module_(module) {}
   ~GpuModule() override {
-    driver_->make_current();
+    const Current current(*driver_);
     driver_->unload(module_);
   }
   int find(const std::string& entry) { return driver_->find_function(function_, module_, entry.c_str()); }
@@ -74,7 +91,8 @@ class GpuDevice : public Device {
 
   Result<std::shared_ptr<Buffer>> allocate(std::size_t bytes) override {
     std::uint64_t address = 0;
-    int code = driver_->make_current();
+    const Current current(*driver_);
+    int code = current.code();
     if (code == 0) code = driver_->allocate(address, std::max<std::size_t>(bytes, 1));  // drivers refuse 0
     if (driver_->is_out_of_memory(code))
       return Diagnostic{"device.out-of-memory",
@@ -103,7 +121,8 @@ class GpuDevice : public Device {
 
   Result<std::shared_ptr<Module>> load(const Binary& binary) override {
     void* handle = nullptr;
-    int code = driver_->make_current();
+    const Current current(*driver_);
+    int code = current.code();
     if (code == 0) code = driver_->load(handle, binary.bytes.data());
     if (code != 0)
       return failure(*driver_, code, fmt::format("loading a {} for {}", binary.format, binary.target));
@@ -116,9 +135,9 @@ class GpuDevice : public Device {
   Status launch(const Module& module, const Launch& launch, std::span<const std::byte> params) override {
     const auto* loaded = dynamic_cast<const GpuModule*>(&module);
     ATTNFUSE_CHECK(loaded, "a module of another device");
-    std::vector<std::byte> copy(params.begin(), params.end());
-    int code = driver_->make_current();
-    if (code == 0) code = driver_->launch(loaded->function(), launch, copy.data(), copy.size());
+    const Current current(*driver_);
+    int code = current.code();
+    if (code == 0) code = driver_->launch(loaded->function(), launch, params.data(), params.size());
     if (code == 0) return Unit{};  // a launch costs microseconds: the text below is made only when needed
     return failure(
         *driver_, code,
@@ -126,12 +145,34 @@ class GpuDevice : public Device {
                     launch.grid[0], launch.grid[1], launch.grid[2], launch.threads, launch.shared_bytes));
   }
 
+  Result<StreamState> state(void* stream) override {
+    StreamState state;
+    auto found = status("asking for the state of a stream", [&] { return driver_->state(state, stream); });
+    if (!found) return found.errors();
+    return state;
+  }
+
+  Result<EncodedTensorMap> encode(const TensorMap& map) override {
+    EncodedTensorMap encoded{};
+    bool supported = false;
+    const int code = driver_->encode(encoded, map, supported);
+    if (!supported) return Device::encode(map);
+    if (code == 0) return encoded;
+    return failure(
+        *driver_, code,
+        fmt::format("describing a tensor of {} x {} x {} x {} elements at {:#x} with strides of {}, {} "
+                    "and {} bytes to the copy engine",
+                    map.extents[3], map.extents[2], map.extents[1], map.extents[0], map.address,
+                    map.strides_bytes[2], map.strides_bytes[1], map.strides_bytes[0]));
+  }
+
   Status synchronize() override {
     return status("a kernel", [&] { return driver_->synchronize(); });
   }
 
   Result<double> time(const std::function<Status()>& work) override {
-    if (int code = driver_->make_current(); code != 0) return failure(*driver_, code, "timing");
+    const Current current(*driver_);
+    if (current.code() != 0) return failure(*driver_, current.code(), "timing");
     Event start(*driver_), stop(*driver_);
     if (int code = start.record(); code != 0) return failure(*driver_, code, "timing");
     if (auto done = work(); !done) return done.errors();
@@ -145,7 +186,8 @@ class GpuDevice : public Device {
  private:
   template <class Call>
   Status status(const char* what, Call&& call) {
-    int code = driver_->make_current();
+    const Current current(*driver_);
+    int code = current.code();
     if (code == 0) code = call();
     if (code != 0) return failure(*driver_, code, what);
     return Unit{};
@@ -156,6 +198,20 @@ class GpuDevice : public Device {
 };
 
 }  // namespace
+
+Result<StreamState> Device::state(void* stream) {
+  return StreamState{reinterpret_cast<std::uintptr_t>(stream), false};
+}
+
+int GpuDriver::state(StreamState& state, void* stream) {
+  state = {reinterpret_cast<std::uintptr_t>(stream), false};
+  return 0;
+}
+
+int GpuDriver::encode(EncodedTensorMap&, const TensorMap&, bool& supported) {
+  supported = false;
+  return 0;
+}
 
 Result<EncodedTensorMap> Device::encode(const TensorMap&) {
   return Diagnostic{

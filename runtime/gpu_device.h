@@ -14,7 +14,9 @@ class GpuDriver {
  public:
   virtual ~GpuDriver() = default;
   virtual std::string device_name() const = 0;
-  virtual int make_current() = 0;  // before any other call, on whatever thread
+  // Around every other call, on whatever thread. restore() gives the thread back what make_current() found.
+  virtual int make_current(void*& found) = 0;
+  virtual void restore(void* found) = 0;
   virtual int allocate(std::uint64_t& address, std::size_t bytes) = 0;
   virtual int release(std::uint64_t address) = 0;
   virtual int upload(std::uint64_t to, const void* from, std::size_t bytes) = 0;
@@ -23,7 +25,10 @@ class GpuDriver {
   virtual int unload(void* module) = 0;
   // Allows the function all the dynamic shared memory that the device has left for it.
   virtual int find_function(void*& function, void* module, const char* entry) = 0;
-  virtual int launch(void* function, const Launch& launch, void* params, std::size_t param_bytes) = 0;
+  virtual int launch(void* function, const Launch& launch, const void* params, std::size_t param_bytes) = 0;
+  virtual int state(StreamState& state, void* stream);
+  // Machines without a copy engine leave `supported` false.
+  virtual int encode(EncodedTensorMap& encoded, const TensorMap& map, bool& supported);
   virtual int synchronize() = 0;
   virtual int create_event(void*& event) = 0;
   virtual int destroy_event(void* event) = 0;

@@ -16,6 +16,7 @@ struct Api {
   int (*init)(unsigned);
   int (*device_count)(int*);
   int (*set_device)(int);
+  int (*get_device)(int*);
   int (*properties)(void*, int);
   int (*synchronize)();
   int (*allocate)(void**, std::size_t);
@@ -57,6 +58,7 @@ Driver load_driver() {
   library.bind("hipInit", api.init);
   library.bind("hipGetDeviceCount", api.device_count);
   library.bind("hipSetDevice", api.set_device);
+  library.bind("hipGetDevice", api.get_device);
   library.bind("hipGetDeviceProperties", api.properties);
   library.bind("hipDeviceSynchronize", api.synchronize);
   library.bind("hipMalloc", api.allocate);
@@ -115,7 +117,16 @@ class HipDriver : public GpuDriver {
       : api_(api), device_(device), name_(std::move(name)) {}
 
   std::string device_name() const override { return name_; }
-  int make_current() override { return api_.set_device(device_); }
+  int make_current(void*& found) override {
+    int device = device_;
+    const int code = api_.get_device(&device);
+    found = reinterpret_cast<void*>(std::intptr_t(device));
+    return code != 0 || device == device_ ? code : api_.set_device(device_);
+  }
+  void restore(void* found) override {
+    const int device = int(reinterpret_cast<std::intptr_t>(found));
+    if (device != device_) api_.set_device(device);
+  }
   int allocate(std::uint64_t& address, std::size_t bytes) override {
     void* memory = nullptr;
     const int code = api_.allocate(&memory, bytes);
@@ -134,10 +145,10 @@ class HipDriver : public GpuDriver {
   int find_function(void*& function, void* module, const char* entry) override {
     return api_.get_function(&function, module, entry);
   }
-  int launch(void* function, const Launch& launch, void* params, std::size_t param_bytes) override {
-    void* extra[] = {kParamBuffer, params, kParamBufferSize, &param_bytes, kParamEnd};
+  int launch(void* function, const Launch& launch, const void* params, std::size_t param_bytes) override {
+    void* extra[] = {kParamBuffer, const_cast<void*>(params), kParamBufferSize, &param_bytes, kParamEnd};
     return api_.launch(function, launch.grid[0], launch.grid[1], launch.grid[2], unsigned(launch.threads), 1,
-                       1, 0 /* kernels declare their shared memory */, nullptr, nullptr, extra);
+                       1, 0 /* kernels declare their shared memory */, launch.stream, nullptr, extra);
   }
   int synchronize() override { return api_.synchronize(); }
   int create_event(void*& event) override { return api_.create_event(&event); }

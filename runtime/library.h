@@ -24,6 +24,11 @@ class Library {
     function = reinterpret_cast<Function*>(find(symbol));
     if (!function) missing_.emplace_back(symbol);
   }
+  // Leaves the pointer null where the symbol is missing.
+  template <class Function>
+  void bind_optional(const char* symbol, Function*& function) {
+    function = reinterpret_cast<Function*>(find(symbol));
+  }
   const std::vector<std::string>& missing() const { return missing_; }
 
  private:

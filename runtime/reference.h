@@ -26,6 +26,9 @@ Result<ReferenceOutputs> reference(const Graph& graph, const HostTensors& inputs
 // Shapes, dtypes and strides of all inputs against the program: "input.missing", "input.dtype",
 // "input.shape", "input.stride", "input.unknown".
 Result<Sizes> check_inputs(const Graph& graph, const std::map<std::string, TensorLayout>& inputs);
+// The same of a whole call, with its outputs "o" [b,h,sq,v_head_dim] and "lse" [b,h,sq]: also
+// "output.missing", "output.dtype", "output.shape", "output.stride".
+Result<Sizes> check_call(const Graph& graph, const std::map<std::string, TensorLayout>& tensors);
 // Also that each tensor holds the bytes its layout spans: "input.bytes".
 Result<Sizes> check_inputs(const Graph& graph, const HostTensors& inputs);
 

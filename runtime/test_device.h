@@ -18,13 +18,19 @@ class FakeDriver : public GpuDriver {
  public:
   std::string fail;
   int failure_code = 7;
-  int live = 0;  // buffers, modules and events not given back
+  int live = 0;     // buffers, modules and events not given back
+  int entered = 0;  // make_current without restore
   std::vector<std::byte> launched;
   Launch shape;
   std::function<void(const std::vector<std::byte>&)> kernel;  // executed by a launch
 
   std::string device_name() const override { return "Fake GPU"; }
-  int make_current() override { return code("make_current"); }
+  int make_current(void*&) override {
+    if (code("make_current") != 0) return failure_code;
+    ++entered;
+    return 0;
+  }
+  void restore(void*) override { --entered; }
   int allocate(std::uint64_t& address, std::size_t bytes) override {
     if (bytes == 0 || code("allocate") != 0) return failure_code;
     ++live;
@@ -55,9 +61,10 @@ class FakeDriver : public GpuDriver {
     function = this;
     return std::strcmp(entry, "kernel") == 0 ? 0 : 7;
   }
-  int launch(void*, const Launch& launch, void* params, std::size_t bytes) override {
+  int launch(void*, const Launch& launch, const void* params, std::size_t bytes) override {
     shape = launch;
-    launched.assign(static_cast<std::byte*>(params), static_cast<std::byte*>(params) + bytes);
+    const auto* first = static_cast<const std::byte*>(params);
+    launched.assign(first, first + bytes);
     if (kernel) kernel(launched);
     return code("launch");
   }

@@ -27,6 +27,9 @@ class CudaBackend : public Backend {
   Result<std::shared_ptr<Device>> open(int ordinal) const override {
     return cuda::open(ordinal, cuda::targets());
   }
+  Result<std::shared_ptr<Device>> open_current() const override {
+    return cuda::open_current(cuda::targets());
+  }
 };
 
 }  // namespace

@@ -53,9 +53,9 @@ Result<HostTensors> run(const Graph& graph, const Target& target, const HostTens
     if (Status status = device->upload(*buffers[name], 0, tensor.bytes); !status) return status.errors();
     bound[name] = {tensor.layout, buffers[name]->address()};
   }
-  if (Status status =
-          device->launch(**module, launch_shape(*program, sizes), argument_block(*program, bound, sizes));
-      !status)
+  const auto params = argument_block(*program, bound, sizes, *device);
+  if (!params) return params.errors();
+  if (Status status = device->launch(**module, launch_shape(*program, sizes), *params); !status)
     return status.errors();
   HostTensors outputs;
   for (const char* name : {"o", "lse"}) {

@@ -114,7 +114,7 @@ Outputs execute(Device& device, const Target& target, const Graph& graph, const 
   place("o", outputs.o);
   place("lse", outputs.lse);
   const Status launched =
-      device.launch(**module, launch_shape(program, sizes), argument_block(program, placed, sizes));
+      device.launch(**module, launch_shape(program, sizes), *argument_block(program, placed, sizes, device));
   REQUIRE_MESSAGE(launched.ok(), render(launched.errors()));
   REQUIRE(device.download(*buffers[buffers.size() - 2], 0, outputs.o.bytes).ok());
   REQUIRE(device.download(*buffers.back(), 0, outputs.lse.bytes).ok());
