@@ -233,7 +233,7 @@ Result<std::shared_ptr<Executable::Bound>> Executable::make_plan(int variant, Ac
       for (std::size_t n = 0; n < names.size(); ++n)
         if (names[n] == own || names[n] == given) step_names[n] = names[n] == given ? own : "";
     const TileProgram& program = step.kernel->program;
-    Bound::StepState state{Arguments(program, step_names), {}};
+    Bound::StepState state{ArgumentBlock(program, step_names), {}};
     if (state.arguments.has_counter()) {
       auto counters = Counters::create(machine_.device);
       if (!counters) return counters.errors();

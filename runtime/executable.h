@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/arguments.h"
+#include "runtime/argument_block.h"
 #include "runtime/counters.h"
 #include "runtime/execute.h"
 #include "runtime/machine.h"
@@ -70,7 +70,7 @@ class Executable {
   struct Bound {
     Plan plan;
     struct StepState {
-      Arguments arguments;
+      ArgumentBlock arguments;
       std::optional<Counters> counters;
     };
     std::vector<StepState> steps;

@@ -25,7 +25,7 @@ Result<std::vector<std::byte>> argument_block(const TileProgram& program, const 
     names.push_back(name);
     in_order.push_back(bound(tensor));
   }
-  Arguments arguments(program, names);
+  ArgumentBlock arguments(program, names);
   const auto block = arguments.fill(in_order, sizes, counter, device);
   if (!block) return block.errors();
   return std::vector<std::byte>(block->begin(), block->end());

@@ -7,7 +7,7 @@
 
 #include "ir/graph.h"
 #include "ir/tile.h"
-#include "runtime/arguments.h"
+#include "runtime/argument_block.h"
 #include "runtime/device.h"
 #include "runtime/tensor.h"
 

@@ -11,7 +11,7 @@
 #include "ir/graph.h"
 #include "ir/tile.h"
 #include "passes/passes.h"
-#include "runtime/arguments.h"
+#include "runtime/argument_block.h"
 #include "runtime/device.h"
 
 namespace attnfuse {

@@ -32,10 +32,10 @@ enum class Access : std::uint8_t {
 // `engine_alignment`: bytes, of addresses and strides that the copy engine takes; 0 = there is none.
 Access access_of(const BoundTensor& tensor, int engine_alignment);
 
-class Arguments {
+class ArgumentBlock {
  public:
   // `tensors`: the names of a call's tensors, in the order in which fill() gets them.
-  Arguments(const TileProgram& program, std::span<const std::string> tensors);
+  ArgumentBlock(const TileProgram& program, std::span<const std::string> tensors);
 
   bool has_counter() const { return has_counter_; }
   // The block; valid until the next fill. `counter`: see ParamField::Kind::counter. Diagnostics: those of

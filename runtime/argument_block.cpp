@@ -1,4 +1,4 @@
-#include "runtime/arguments.h"
+#include "runtime/argument_block.h"
 
 #include <algorithm>
 #include <cstring>
@@ -70,7 +70,7 @@ Access access_of(const BoundTensor& tensor, int engine_alignment) {
   return is_aligned(tensor, kVectorBytes) ? Access::vector : Access::element;
 }
 
-Arguments::Arguments(const TileProgram& program, std::span<const std::string> tensors)
+ArgumentBlock::ArgumentBlock(const TileProgram& program, std::span<const std::string> tensors)
     : block_(std::size_t(program.param_bytes)) {
   for (const ParamField& field : program.params) {
     const auto found = std::find(tensors.begin(), tensors.end(), field.tensor);
@@ -85,8 +85,9 @@ Arguments::Arguments(const TileProgram& program, std::span<const std::string> te
   }
 }
 
-Result<std::span<const std::byte>> Arguments::fill(std::span<const BoundTensor> tensors, const Sizes& sizes,
-                                                   std::uint64_t counter, Device& device) {
+Result<std::span<const std::byte>> ArgumentBlock::fill(std::span<const BoundTensor> tensors,
+                                                       const Sizes& sizes, std::uint64_t counter,
+                                                       Device& device) {
   for (const Field& field : fields_) {
     const auto put = [&](const auto& value) {
       std::memcpy(block_.data() + field.offset, &value, sizeof value);
@@ -115,8 +116,8 @@ Result<std::span<const std::byte>> Arguments::fill(std::span<const BoundTensor> 
   return std::span<const std::byte>(block_);
 }
 
-Result<const EncodedTensorMap*> Arguments::encoded(MapCache& cache, const BoundTensor& tensor,
-                                                   Device& device) {
+Result<const EncodedTensorMap*> ArgumentBlock::encoded(MapCache& cache, const BoundTensor& tensor,
+                                                       Device& device) {
   const TensorMap map = tensor_map(tensor, cache.box_columns, cache.box_rows);
   for (const MapCache::Entry& entry : cache.entries)
     if (entry.map == map) return &entry.encoded;

@@ -1,4 +1,4 @@
-#include "runtime/arguments.h"
+#include "runtime/argument_block.h"
 
 #include <doctest/doctest.h>
 
@@ -95,7 +95,7 @@ TEST_CASE("a tensor map has the tensor's axes from the innermost on, in bytes") 
   const auto driver = std::make_shared<EngineDriver>();
   const auto device = make_gpu_device(driver, {Target{}});
   const std::string names[] = {"q", "k"};
-  Arguments arguments(program, names);
+  ArgumentBlock arguments(program, names);
   BoundTensor t = tensor(5, 4, 3, 8);
   t.shape[0] = 1;
   t.strides = {-7, 1000, 16, 1};
@@ -120,7 +120,7 @@ TEST_CASE("a tensor is described to the copy engine once, whatever stands at its
   const auto driver = std::make_shared<EngineDriver>();
   const auto device = make_gpu_device(driver, {Target{}});
   const std::string names[] = {"k"};
-  Arguments arguments(program, names);
+  ArgumentBlock arguments(program, names);
   const auto fill = [&](const BoundTensor& t) {
     const auto block = arguments.fill(std::span(&t, 1), {}, 0, *device);
     REQUIRE(block.ok());
