@@ -9,8 +9,8 @@ namespace attnfuse::emulator {
 enum class Order : std::uint8_t {
   forward,  // the first lane that can run
   reverse,  // the last one
-  random,
-  mixed,  // another one for each workgroup, and again every few thousand steps
+  random,   // for a while lanes of one warp before those of another, for a while any lane
+  mixed,    // another one for each workgroup, and again every few thousand steps
 };
 
 // Of background work, between its issue and the wait for it.

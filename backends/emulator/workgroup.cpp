@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "backends/emulator/fault.h"
 
@@ -29,7 +31,7 @@ Workgroup::Workgroup(const HostKernel& kernel, int threads, const void* params, 
       params_(params),
       options_(options),
       lanes_(std::size_t(threads)),
-      runnable_((lanes_.size() + 63) / 64),
+      runnable_((lanes_.size() + 31) / 32),
       stacks_(lanes_.size()) {}
 
 Status Workgroup::run(Machine& machine, const std::uint32_t (&where)[3], std::uint64_t number) {
@@ -67,7 +69,7 @@ void Workgroup::start() {
 
 void Workgroup::wake(int lane) {
   lanes_[std::size_t(lane)].status = LaneStatus::runnable;
-  runnable_[std::size_t(lane) / 64] |= std::uint64_t(1) << lane % 64;
+  runnable_[std::size_t(lane) / 32] |= std::uint32_t(1) << lane % 32;
 }
 
 void Workgroup::enter(Transfer from) {
@@ -88,33 +90,47 @@ void Workgroup::on_call(int operation, int immediate, const void* operands, void
 
 int Workgroup::next() {
   const int words = int(runnable_.size());
-  const auto word = [&](int n) { return runnable_[std::size_t(n)]; };
   switch (policy_.order) {
     case Order::forward:
       for (int n = 0; n < words; ++n)
-        if (word(n) != 0) return 64 * n + std::countr_zero(word(n));
+        if (const std::uint32_t bits = runnable_[std::size_t(n)]; bits != 0)
+          return 32 * n + std::countr_zero(bits);
       return -1;
     case Order::reverse:
       for (int n = words - 1; n >= 0; --n)
-        if (word(n) != 0) return 64 * n + 63 - std::countl_zero(word(n));
+        if (const std::uint32_t bits = runnable_[std::size_t(n)]; bits != 0)
+          return 32 * n + 31 - std::countl_zero(bits);
       return -1;
     case Order::random:
     case Order::mixed:
       break;
   }
-  // The first from a random place on, around the end.
-  const int start = int(random_() % lanes_.size());
-  for (int n = 0; n <= words; ++n) {
-    const int at = (start / 64 + n) % words;
-    std::uint64_t bits = word(at);
-    if (n == 0) bits &= ~std::uint64_t(0) << start % 64;
-    if (bits != 0) return 64 * at + std::countr_zero(bits);
+  return next_at_random();
+}
+
+// Any lane of the first warp that can run, among favourites in their order or from a random one on.
+int Workgroup::next_at_random() {
+  const std::size_t words = runnable_.size();
+  if (steps_ >= favoured_until_) {
+    favoured_until_ = steps_ + (std::uint64_t(32) << random_() % 6);
+    favourites_.resize(words);
+    std::iota(favourites_.begin(), favourites_.end(), 0);
+    std::shuffle(favourites_.begin(), favourites_.end(), random_);
+    if (random_() % 4 == 0) favourites_.clear();
+  }
+  const std::size_t start = favourites_.empty() ? random_() % words : 0;
+  for (std::size_t n = 0; n < words; ++n) {
+    const std::size_t warp = favourites_.empty() ? (start + n) % words : std::size_t(favourites_[n]);
+    if (runnable_[warp] == 0) continue;
+    const int turn = int(random_() % 32);
+    return int(32 * warp) + (std::countr_zero(std::rotr(runnable_[warp], turn)) + turn) % 32;
   }
   return -1;
 }
 
 void Workgroup::schedule(Machine& machine) {
   int alive = threads();
+  favoured_until_ = 0;
   for (steps_ = 0; alive > 0; ++steps_) {
     if (steps_ % kStepsPerTurn == 0) policy_ = policy_at(options_, number_ + steps_ / kStepsPerTurn);
     const int index = next();
@@ -123,7 +139,7 @@ void Workgroup::schedule(Machine& machine) {
       continue;
     }
     Lane& lane = lanes_[std::size_t(index)];
-    runnable_[std::size_t(index) / 64] &= ~(std::uint64_t(1) << index % 64);
+    runnable_[std::size_t(index) / 32] &= ~(std::uint32_t(1) << index % 32);
     kernel_.state->thread = unsigned(index);
     lane.context = boost::context::detail::jump_fcontext(lane.context, &lane).fctx;
     machine.stopped(index);

@@ -42,6 +42,7 @@ class Workgroup {
   void start();
   void schedule(Machine& machine);
   int next();  // lane to run, -1 when none can
+  int next_at_random();
   [[noreturn]] void deadlock(const Machine& machine) const;
   static void enter(Transfer from);
   static void on_call(int operation, int immediate, const void* operands, void* result);
@@ -50,7 +51,9 @@ class Workgroup {
   const void* params_;
   Options options_;
   std::vector<Lane> lanes_;
-  std::vector<std::uint64_t> runnable_;  // one bit each
+  std::vector<std::uint32_t> runnable_;  // one bit each, a word for a warp
+  std::vector<int> favourites_;          // warps, the first one first; of random order, for a while
+  std::uint64_t favoured_until_ = 0;
   Stacks stacks_;
   Policy policy_;
   std::uint64_t number_ = 0, steps_ = 0;

@@ -121,7 +121,7 @@ TEST_CASE("registers move between warpgroups through the pool of the launch") {
   if (warp < 4) {
     if (mode == 1) af_registers_dec<32>(); else if (mode == 2) af_registers_dec<20>(); else af_registers_dec<24>();
   } else {
-    if (mode == 3) af_registers_inc<160>(); else af_registers_inc<240>();
+    if (mode == 3) af_registers_inc<160>(); else if (mode != 4 || warp != 9) af_registers_inc<240>();
   }
   args.p[0][thread] = 1;
 )";
@@ -134,6 +134,9 @@ TEST_CASE("registers move between warpgroups through the pool of the launch") {
   CHECK(text_of(starved).find("waits for 240 registers, of which it has 168 and") != std::string::npos);
   CHECK(code_of(execute(body, {Words(384)}, {384, 0, 2})) == "emulator.registers");
   CHECK(code_of(execute(body, {Words(384)}, {384, 0, 3})) == "emulator.registers");
+  CHECK(text_of(execute(body, {Words(384)}, {384, 0, 4})) ==
+        "error[emulator.registers]: workgroup 0,0,0: warps 8 and 9 of one warpgroup ask for different "
+        "registers");
 }
 
 }  // namespace attnfuse::cuda::testing

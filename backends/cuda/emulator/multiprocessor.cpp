@@ -54,6 +54,7 @@ class Multiprocessor : public emulator::Machine {
     while (background_.finish_one()) {
     }
     barriers_.end();
+    registers_.end();
     shared_.end();
   }
 
@@ -208,8 +209,11 @@ std::string Multiprocessor::place(int lane) const {
 
 }  // namespace
 
-std::unique_ptr<emulator::Machine> make_multiprocessor(emulator::Workgroup& group, const Target&,
+std::unique_ptr<emulator::Machine> make_multiprocessor(emulator::Workgroup& group, const Target& target,
                                                        const Launch& launch) {
+  if (launch.shared_bytes > target.shared_bytes)
+    emulator::fail("device.failed", fmt::format("{}: {} bytes of shared memory, the limit is {}", target.name,
+                                                launch.shared_bytes, target.shared_bytes));
   return std::make_unique<Multiprocessor>(group, launch.shared_bytes);
 }
 

@@ -68,8 +68,10 @@ void Products::issue(int lane) {
 
   const int number = mine.issued++;
   if (number == warpgroup.first + int(warpgroup.products.size())) {
-    warpgroup.products.emplace_back(request);
-    warpgroup.products.back().group = int(mine.groups.size());
+    Product& product = warpgroup.products.emplace_back(request);
+    product.group = int(mine.groups.size());
+    product.granules = operands(request, shared_, fmt::format("a product of warpgroup {}", index));
+    shared_.begin_read(product.granules, {"a product", "warpgroup", index});
   }
   Product& product = warpgroup.products[std::size_t(number - warpgroup.first)];
   if (!product.request.agrees_with(request) || product.group != int(mine.groups.size()))
@@ -95,9 +97,6 @@ void Products::issue(int lane) {
 
 void Products::form(int index, Warpgroup& warpgroup) {
   const int number = warpgroup.formed++;
-  Product& product = warpgroup.products[std::size_t(number - warpgroup.first)];
-  product.granules = operands(product.request, shared_, fmt::format("a product of warpgroup {}", index));
-  shared_.begin_read(product.granules, {"a product", "warpgroup", index});
   warpgroup.tickets.push_back(background_.add(
       [this, index, number] { perform(index, warpgroups_[std::size_t(index)], number + 1); }));
   std::erase_if(warpgroup.sleepers, [&](int lane) {

@@ -1,5 +1,6 @@
 // wgmma: matrix products of a warpgroup in the background. Its threads hand in their parts one by one: asking
-// for a product does not make them meet. Until a thread's wait its accumulators are NaN.
+// for a product does not make them meet. Operands belong to it from the first thread's part to the first
+// wait. Until a thread's wait its accumulators are NaN.
 #pragma once
 
 #include <array>

@@ -19,11 +19,12 @@ constexpr int kFile = 64 * 1024, kUnit = 8, kLeast = 24, kMost = 256, kMostAtLau
 void Registers::begin() {
   const int share = std::min(kFile / group_.threads(), kMostAtLaunch) / kUnit * kUnit;
   per_thread_.assign(std::size_t((group_.threads() + kWarp - 1) / kWarp), share);
+  asked_.assign(per_thread_.size(), {});
   free_ = 0;
   waiting_.clear();
 }
 
-void Registers::check(int warp, int registers, const char* what) const {
+void Registers::check(int warp, int registers, const char* what) {
   if (registers < kLeast || registers > kMost || registers % kUnit != 0)
     fail("emulator.registers", fmt::format("{}: {} registers, allowed are {} to {} in steps of {}", what,
                                            registers, kLeast, kMost, kUnit));
@@ -32,6 +33,15 @@ void Registers::check(int warp, int registers, const char* what) const {
   if (is_raise ? registers < now : registers > now)
     fail("emulator.registers",
          fmt::format("{} of warp {}: it has {} registers and asks for {}", what, warp, now, registers));
+  asked_[std::size_t(warp)].push_back(registers);
+}
+
+void Registers::end() const {
+  constexpr std::size_t kGroup = 4;
+  for (std::size_t warp = 0; warp < asked_.size(); ++warp)
+    if (asked_[warp] != asked_[warp / kGroup * kGroup])
+      fail("emulator.registers", fmt::format("warps {} and {} of one warpgroup ask for different registers",
+                                             warp / kGroup * kGroup, warp));
 }
 
 std::vector<int> Registers::lower(int warp, int registers) {

@@ -16,18 +16,20 @@ class Registers {
   // Warps that may go on.
   std::vector<int> lower(int warp, int registers);
   std::vector<int> raise(int warp, int registers);  // those that still wait get theirs from a later lower()
+  void end() const;                                 // the warps of a warpgroup have asked for the same
   std::string place(int lane) const;
 
  private:
   struct Request {
     int warp, registers;
   };
-  void check(int warp, int registers, const char* what) const;
+  void check(int warp, int registers, const char* what);
   std::vector<int> grant();
 
   emulator::Workgroup& group_;
   std::vector<int> per_thread_;  // by warp
-  int free_ = 0;                 // of one lane of each warp
+  std::vector<std::vector<int>> asked_;
+  int free_ = 0;  // of one lane of each warp
   std::vector<Request> waiting_;
 };
 

@@ -29,8 +29,7 @@ std::string offset_text(std::uint32_t address) {
 std::string Work::text() const { return fmt::format("{} of {} {}", what, of, number); }
 
 SharedMemory::SharedMemory(std::span<std::byte> pages, int bytes) : bytes_(std::uint32_t(bytes)) {
-  if (bytes < 0 || std::size_t(bytes) > pages.size())
-    fail("device.failed", fmt::format("{} bytes of shared memory, the limit is {}", bytes, pages.size()));
+  ATTNFUSE_CHECK(bytes_ <= pages.size(), "a launch with more shared memory than its target has");
   const std::size_t used = whole_pages(bytes_);
   pages_ = pages.first(used);
   if (used < pages.size()) mprotect(pages.data() + used, pages.size() - used, PROT_NONE);

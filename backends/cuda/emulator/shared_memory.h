@@ -28,7 +28,7 @@ class SharedMemory {
   static constexpr std::uint32_t kBase = 1024;  // address of the first dynamic byte, as on the hardware
   static constexpr std::uint32_t kGranule = 16;
 
-  // `pages`: the kernel's room, of which a launch uses `bytes`; the rest faults. Diagnostic "device.failed".
+  // `pages`: the kernel's room, of which a launch uses `bytes`; the rest faults.
   SharedMemory(std::span<std::byte> pages, int bytes);
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
