@@ -39,9 +39,10 @@ Inputs bench_inputs(const Graph& graph, const Sizes& sizes) {
 }  // namespace
 
 Result<Measurement> measure(conformance::Executor& executor, const Graph& graph,
-                            const std::string& program_text, const Sizes& sizes, int launches) {
-  auto call =
-      executor.prepare(graph, program_text, bench_inputs(graph, sizes), sizes, conformance::Layout::bhsd);
+                            const std::string& program_text, const Sizes& sizes, int launches,
+                            Rotation rotation) {
+  auto call = executor.prepare(graph, program_text, bench_inputs(graph, sizes), sizes,
+                               conformance::Layout::bhsd, rotation);
   if (!call) return call.errors();
   const auto once = [&] { return executor.device().time([&] { return executor.launch(*call); }); };
   constexpr int kWarmUp = 2;
@@ -52,9 +53,12 @@ Result<Measurement> measure(conformance::Executor& executor, const Graph& graph,
     if (n >= kWarmUp) times.push_back(*milliseconds);
   }
   std::sort(times.begin(), times.end());
-  return Measurement{
-      times[times.size() / 2],       times.front(), times.back(), launches, matrix_flops(graph, sizes),
-      call->plan->steps.back().kernel->program.schedule};
+  return Measurement{times[times.size() / 2],
+                     times.front(),
+                     times.back(),
+                     launches,
+                     matrix_flops(graph, sizes),
+                     call->plan->steps.back().kernel->program.schedule};
 }
 
 }  // namespace attnfuse::bench

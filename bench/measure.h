@@ -15,6 +15,7 @@ struct Measurement {
 
 // Warms up, then times `launches` launches one by one on random inputs.
 Result<Measurement> measure(conformance::Executor& executor, const Graph& graph,
-                            const std::string& program_text, const Sizes& sizes, int launches = 20);
+                            const std::string& program_text, const Sizes& sizes, int launches = 20,
+                            Rotation rotation = Rotation::automatic);
 
 }  // namespace attnfuse::bench

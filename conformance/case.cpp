@@ -78,6 +78,17 @@ std::optional<Diagnostic> set_number(std::string_view key, std::string_view text
   return std::nullopt;
 }
 
+std::optional<Diagnostic> set_rotation(std::string_view text, Rotation& to) {
+  std::string known;
+  for (const RotationInfo& row : rotations()) known += (known.empty() ? "" : ", ") + std::string(row.name);
+  const auto rotation = rotation_from_name(text);
+  if (!rotation)
+    return Diagnostic{
+        "case.unknown-word", fmt::format("rotation = {} is not known", text), {}, "one of " + known};
+  to = *rotation;
+  return std::nullopt;
+}
+
 std::optional<Diagnostic> set_field(Case& c, std::string_view key, std::string_view text) {
   if (key == "b") return set_number(key, text, c.batch);
   if (key == "sq") return set_number(key, text, c.sq);
@@ -86,6 +97,7 @@ std::optional<Diagnostic> set_field(Case& c, std::string_view key, std::string_v
   if (key == "layout") return set_kind(layouts(), key, text, c.layout);
   if (key == "data") return set_kind(data_kinds(), key, text, c.data);
   if (key == "check") return set_kind(checks(), key, text, c.check);
+  if (key == "rotation") return set_rotation(text, c.rotation);
   return syntax(fmt::format("'{}' is not a field of a case", key));
 }
 
@@ -110,8 +122,11 @@ std::string_view name(Data data) { return name_in(data_kinds(), data); }
 std::string_view name(Check check) { return name_in(checks(), check); }
 
 std::string to_line(const Case& c) {
-  return fmt::format("{} b={} sq={} skv={} layout={} data={} check={} seed={}{}{}", c.family, c.batch, c.sq,
-                     c.skv, name(c.layout), name(c.data), name(c.check), c.seed, kSeparator, c.program);
+  const std::string rotation =
+      c.rotation == Rotation::automatic ? "" : fmt::format(" rotation={}", name(c.rotation));
+  return fmt::format("{} b={} sq={} skv={} layout={} data={} check={}{} seed={}{}{}", c.family, c.batch, c.sq,
+                     c.skv, name(c.layout), name(c.data), name(c.check), rotation, c.seed, kSeparator,
+                     c.program);
 }
 
 Result<Case> parse_line(std::string_view line) {

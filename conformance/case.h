@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "ir/diagnostic.h"
+#include "passes/rotation.h"
 
 namespace attnfuse::conformance {
 
@@ -61,6 +62,7 @@ struct Case {
   Layout layout = Layout::bhsd;
   Data data = Data::normal;
   Check check = Check::value;
+  Rotation rotation = Rotation::automatic;  // in the line only when it is another
   std::uint64_t seed = 1;
   std::string program;  // one line of .attn text
   bool operator==(const Case&) const = default;

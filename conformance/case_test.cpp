@@ -32,6 +32,17 @@ TEST_CASE("a case reads back from its line") {
         "attention t { heads 4 mask i >= j || b == 0 }");
 }
 
+TEST_CASE("a forced rotation is in the line, an automatic one is not") {
+  for (const RotationInfo& row : rotations()) {
+    Case c = kCase;
+    c.rotation = row.rotation;
+    const auto parsed = parse_line(to_line(c));
+    REQUIRE(parsed.ok());
+    CHECK(*parsed == c);
+    CHECK((to_line(c).find("rotation=") == std::string::npos) == (row.rotation == Rotation::automatic));
+  }
+}
+
 TEST_CASE("every layout, data kind and check reads back") {
   for (const auto& layout : layouts())
     for (const auto& data : data_kinds())
@@ -68,6 +79,7 @@ TEST_CASE("a broken case line is refused with the word that is wrong") {
   CHECK(code_of("window layout=diagonal :: attention t { }") == "case.unknown-word");
   CHECK(code_of("window data=none :: attention t { }") == "case.unknown-word");
   CHECK(code_of("window check=hope :: attention t { }") == "case.unknown-word");
+  CHECK(code_of("window rotation=left :: attention t { }") == "case.unknown-word");
 }
 
 TEST_CASE("a program in one line has neither line ends nor comments") {

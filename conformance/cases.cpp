@@ -14,6 +14,7 @@ constexpr Family kFamilies[] = {
     {"blocks", "every block alone, in every dtype", block_cases},
     {"pairs", "any two blocks compose", pair_cases},
     {"rope", "both pairings, partial, scaled, any position", rope_cases},
+    {"rotation", "a transform ahead of attention equals one inside it", rotation_cases},
     {"softcap", "c * tanh(x / c), before the mask", softcap_cases},
     {"sink", "a sink enters the denominator once, and is the LSE of an empty row", sink_cases},
     {"captured", "captured tensors of every dtype, axis and stride", captured_cases},

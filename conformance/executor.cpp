@@ -1,5 +1,7 @@
 #include "conformance/executor.h"
 
+#include <fmt/format.h>
+
 namespace attnfuse::conformance {
 namespace {
 
@@ -28,16 +30,19 @@ Result<Executor> Executor::open(std::string_view target) {
   return Executor(std::move(machine).value());
 }
 
-Result<std::shared_ptr<Executable>> Executor::executable(const Graph& graph,
-                                                         const std::string& program_text) {
-  if (const auto found = executables_.find(program_text); found != executables_.end()) return found->second;
-  auto made = Executable::prepare(graph, machine_);
-  if (made) executables_.emplace(program_text, *made);
+Result<std::shared_ptr<Executable>> Executor::executable(const Graph& graph, const std::string& program_text,
+                                                         Rotation rotation) {
+  const std::string key = fmt::format("{} {}", name(rotation), program_text);
+  if (const auto found = executables_.find(key); found != executables_.end()) return found->second;
+  CompileOptions options;
+  options.rotation = rotation;
+  auto made = Executable::prepare(graph, machine_, options);
+  if (made) executables_.emplace(key, *made);
   return made;
 }
 
 Result<Prepared> Executor::prepare(const Graph& graph, const std::string& program_text, const Inputs& inputs,
-                                   const Sizes& sizes, Layout outputs) {
+                                   const Sizes& sizes, Layout outputs, Rotation rotation) {
   const ProgramInfo& info = graph.info();
   Prepared call;
   DeviceTensors addresses;
@@ -55,7 +60,7 @@ Result<Prepared> Executor::prepare(const Graph& graph, const std::string& progra
   if (auto status = add("o", poisoned(o), o.offset); !status) return status.errors();
   if (auto status = add("lse", poisoned(lse), lse.offset); !status) return status.errors();
 
-  auto made = executable(graph, program_text);
+  auto made = executable(graph, program_text, rotation);
   if (!made) return made.errors();
   call.executable = std::move(made).value();
   auto bound = call.executable->bind(addresses);
@@ -100,7 +105,7 @@ Result<Observed> Executor::read(const Prepared& call) {
 }
 
 Result<Observed> Executor::run(const Graph& graph, const Case& c, const Inputs& inputs) {
-  auto call = prepare(graph, c.program, inputs, {c.batch, c.sq, c.skv}, c.layout);
+  auto call = prepare(graph, c.program, inputs, {c.batch, c.sq, c.skv}, c.layout, c.rotation);
   if (!call) return call.errors();
   if (auto status = launch(*call); !status) return status.errors();
   return read(*call);

@@ -39,7 +39,7 @@ class Executor {
 
   // Outputs lie as `outputs` says.
   Result<Prepared> prepare(const Graph& graph, const std::string& program_text, const Inputs& inputs,
-                           const Sizes& sizes, Layout outputs);
+                           const Sizes& sizes, Layout outputs, Rotation rotation = Rotation::automatic);
   Status launch(const Prepared& call);  // asynchronous
   Result<Observed> read(const Prepared& call);
 
@@ -48,8 +48,9 @@ class Executor {
 
  private:
   explicit Executor(Machine machine) : machine_(std::move(machine)) {}
-  // Compiled once per program text.
-  Result<std::shared_ptr<Executable>> executable(const Graph& graph, const std::string& program_text);
+  // Compiled once per program text and rotation.
+  Result<std::shared_ptr<Executable>> executable(const Graph& graph, const std::string& program_text,
+                                                 Rotation rotation);
 
   Machine machine_;
   std::map<std::string, std::shared_ptr<Executable>> executables_;

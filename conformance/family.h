@@ -41,6 +41,8 @@ std::vector<Case> rope_cases(CaseSet set);
 std::vector<Case> softcap_cases(CaseSet set);
 std::vector<Case> sink_cases(CaseSet set);
 std::vector<Case> captured_cases(CaseSet set);
+// cases_rotation.cpp
+std::vector<Case> rotation_cases(CaseSet set);
 // cases_sizes.cpp
 std::vector<Case> shape_cases(CaseSet set);
 std::vector<Case> group_cases(CaseSet set);

@@ -64,6 +64,7 @@ std::vector<Case> simpler(const Case& c) {
   add([](Case& simple) { simple.skv = std::max<std::int64_t>(simple.skv - 1, 0); });
   add([](Case& simple) { simple.layout = Layout::bhsd; });
   add([](Case& simple) { simple.data = Data::normal; });
+  add([](Case& simple) { simple.rotation = Rotation::fuse; });
   return candidates;
 }
 
@@ -87,6 +88,7 @@ Case random_case(std::uint64_t seed) {
       layouts()[std::size_t(random.below(std::int64_t(layouts().size()) - 1))].kind;  // all but the last: far
   constexpr Data kData[] = {Data::normal, Data::normal, Data::large_logit, Data::real, Data::poison_masked};
   c.data = c.layout == Layout::broadcast ? Data::normal : pick(random, kData);
+  c.rotation = rotations()[std::size_t(random.below(std::int64_t(rotations().size())))].rotation;
   c.program = program("random", dims, body);
   return c;
 }

@@ -67,10 +67,13 @@ struct CompileOptions {
   bool copy_engine = true;  // the copy engine, where the target has one, takes the caller's tensors: programs
                             // with roles are allowed
   Rotation rotation = Rotation::automatic;  // for plans of several kernels; one kernel has all fused
+  bool chained = false;                     // other kernels write what this one reads, just before it
   Schedule schedule;                        // used when schedule.source is "user"
   StageObserver observe;
 };
 Result<TileProgram> compile_to_tiles(const Graph& graph, const Target& target,
                                      const CompileOptions& options = {});
+// Whether a program waits by itself for the kernels ahead of it, so that it may be launched before they end.
+bool waits_for_others(const TileProgram& program);
 
 }  // namespace attnfuse

@@ -1,16 +1,8 @@
 // From a program as it was written to the tile programs of a choice, and to what each choice costs.
-#include <algorithm>
-
+#include "ir/analysis.h"
 #include "passes/rotation.h"
 
 namespace attnfuse {
-
-bool waits_for_others(const TileProgram& program) {
-  return std::any_of(program.body.begin(), program.body.end(), [](const Statement& statement) {
-    const auto* chain = std::get_if<Chain>(&statement.kind);
-    return chain && chain->wait;
-  });
-}
 
 Result<RotationSchedules> rotation_schedules(const Graph& graph, const Target& target,
                                              const CompileOptions& options) {
@@ -39,29 +31,29 @@ Result<std::vector<RotationCost>> predict_rotation(const Graph& graph, const Tar
   return rotation_costs(*optimized, target, *schedules, sizes);
 }
 
+Result<TileProgram> compile_transform(const Graph& graph, TensorRole role, const Target& target,
+                                      const CompileOptions& options, TransformRows rows) {
+  const auto optimized = run_graph_passes(graph, options.observe);
+  if (!optimized) return optimized.errors();
+  return lower_transform(*optimized, role, target,
+                         transform_schedule(graph.info(), role, target, options.vector_bytes), rows);
+}
+
 Result<std::vector<PlannedProgram>> plan_programs(const Graph& graph, const Target& target,
-                                                  const CompileOptions& options, Rotation rotation,
-                                                  TransformRows keys) {
+                                                  const CompileOptions& options, Rotation rotation) {
+  if (Diagnostics mistakes = verify(graph); !mistakes.empty()) return mistakes;
   std::vector<PlannedProgram> programs;
   const std::vector<TensorRole> roles = split_roles(graph, rotation);
-  if (!roles.empty()) {
-    const auto optimized = run_graph_passes(graph, options.observe);
-    if (!optimized) return optimized.errors();
-    for (TensorRole role : roles) {
-      const Schedule schedule = transform_schedule(graph.info(), role, target, options.vector_bytes);
-      auto program = lower_transform(*optimized, role, target, schedule,
-                                     role == TensorRole::key ? keys : TransformRows::all);
-      if (!program) return program.errors();
-      programs.push_back({std::move(program).value(), role});
-    }
+  for (TensorRole role : roles) {
+    auto program = compile_transform(graph, role, target, options);
+    if (!program) return program.errors();
+    programs.push_back({std::move(program).value(), role});
   }
-  auto attention = compile_to_tiles(roles.empty() ? graph : split_transform(graph, roles), target, options);
+  CompileOptions rest = options;
+  rest.chained = !roles.empty();
+  auto attention = compile_to_tiles(roles.empty() ? graph : split_transform(graph, roles), target, rest);
   if (!attention) return attention.errors();
-  TileProgram program = std::move(attention).value();
-  // What the pre-passes write must be there before anything is read.
-  if (!roles.empty() && target.pipeline && !waits_for_others(program))
-    program.body.insert(program.body.begin(), Statement{Chain{true}});
-  programs.push_back({std::move(program), {}});
+  programs.push_back({std::move(attention).value(), {}});
   return programs;
 }
 

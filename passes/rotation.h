@@ -91,17 +91,13 @@ Rotation choose_rotation(std::span<const RotationCost> costs);
 Result<std::vector<RotationCost>> predict_rotation(const Graph& graph, const Target& target,
                                                    const CompileOptions& options, const CallSizes& sizes);
 
-// Whether a program waits by itself for the kernels ahead of it, so that it may be launched before they end.
-bool waits_for_others(const TileProgram& program);
-
 // The tile programs of one choice (not automatic), in launch order: pre-passes, then attention.
 struct PlannedProgram {
   TileProgram program;
   std::optional<TensorRole> role;  // absent: attention
 };
 Result<std::vector<PlannedProgram>> plan_programs(const Graph& graph, const Target& target,
-                                                  const CompileOptions& options, Rotation rotation,
-                                                  TransformRows keys = TransformRows::all);
+                                                  const CompileOptions& options, Rotation rotation);
 
 // Operations per element of a role's expression: inside attention, and in the pre-pass.
 double fused_operations(const Graph& graph, TensorRole role);

@@ -31,6 +31,9 @@ enum class TransformRows : std::uint8_t { all, newest };
 // same shape and the program's dtype. `graph` is what run_graph_passes gives.
 Result<TileProgram> lower_transform(const Graph& graph, TensorRole role, const Target& target,
                                     const Schedule& schedule, TransformRows rows = TransformRows::all);
+// Passes, schedule and lowering of a pre-pass.
+Result<TileProgram> compile_transform(const Graph& graph, TensorRole role, const Target& target,
+                                      const CompileOptions& options, TransformRows rows = TransformRows::all);
 std::string transform_output(const Graph& graph, TensorRole role);
 
 }  // namespace attnfuse

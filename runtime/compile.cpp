@@ -13,13 +13,12 @@ namespace {
 // Writes the stages of one compilation, numbered, where ATTNFUSE_DUMP says; nothing when it says nothing.
 class Dump {
  public:
-  Dump(const Graph& graph, const Target& target, Diagnostics& notes) : notes_(notes) {
+  Dump(const std::string& program, const Target& target, Diagnostics& notes) : notes_(notes) {
     const char* directory = std::getenv("ATTNFUSE_DUMP");
     if (!directory || !*directory) return;
-    directory_ = std::filesystem::path(directory) / (graph.info().name + "." + target.arch);
+    directory_ = std::filesystem::path(directory) / (program + "." + target.arch);
     std::error_code error;
     std::filesystem::create_directories(directory_, error);  // where it fails, writing says why
-    write("program", "af", print(graph));
   }
 
   void write(std::string_view stage, std::string_view extension, std::string_view text) {
@@ -62,13 +61,29 @@ Result<Binary> assembled(const Backend& backend, const Source& source, const Tar
   return binary;
 }
 
+// Source text and binary of a program.
+Result<Compiled> assembled_program(TileProgram program, const Backend& backend, KernelCache& cache,
+                                   Dump& dump, Diagnostics& notes) {
+  auto source = source_text(backend, program);
+  if (!source) return source.errors();
+  dump.write("source", source->extension, source->text);
+  bool from_cache = false;
+  auto binary = assembled(backend, *source, program.target, cache, from_cache, notes);
+  if (!binary) return binary.errors();
+  dump.write("binary", binary->format, as_text(binary->bytes));
+  if (!binary->log.empty()) dump.write("assembler", "log", binary->log);
+  return Compiled{std::move(program), std::move(source).value(), std::move(binary).value(), from_cache,
+                  std::move(notes)};
+}
+
 }  // namespace
 
 Result<Compiled> compile(const Graph& graph, const Backend& backend, const Target& target,
                          const CompileOptions& options, KernelCache& cache) {
   if (auto mistakes = verify(graph); !mistakes.empty()) return mistakes;
   Diagnostics notes;
-  Dump dump(graph, target, notes);
+  Dump dump(graph.info().name, target, notes);
+  dump.write("program", "af", print(graph));
   CompileOptions observed = options;
   observed.observe = [&](std::string_view stage, const std::string& text, double seconds) {
     dump.write(stage, stage.substr(0, 5) == "lower" ? "tile" : "af", text);
@@ -76,17 +91,14 @@ Result<Compiled> compile(const Graph& graph, const Backend& backend, const Targe
   };
   auto program = compile_to_tiles(graph, target, observed);
   if (!program) return program.errors();
-  auto source = source_text(backend, *program);
-  if (!source) return source.errors();
-  dump.write("source", source->extension, source->text);
+  return assembled_program(std::move(program).value(), backend, cache, dump, notes);
+}
 
-  bool from_cache = false;
-  auto binary = assembled(backend, *source, target, cache, from_cache, notes);
-  if (!binary) return binary.errors();
-  dump.write("binary", binary->format, as_text(binary->bytes));
-  if (!binary->log.empty()) dump.write("assembler", "log", binary->log);
-  return Compiled{std::move(program).value(), std::move(source).value(), std::move(binary).value(),
-                  from_cache, std::move(notes)};
+Result<Compiled> compile(const TileProgram& program, const Backend& backend, KernelCache& cache) {
+  Diagnostics notes;
+  Dump dump(program.name, program.target, notes);
+  dump.write("lower", "tile", print(program));
+  return assembled_program(program, backend, cache, dump, notes);
 }
 
 Result<Compiled> compile(const Graph& graph, const Target& target, const CompileOptions& options) {

@@ -21,6 +21,10 @@ struct Compiled {
 Result<Compiled> compile(const Graph& graph, const Backend& backend, const Target& target,
                          const CompileOptions& options = {}, KernelCache& cache = KernelCache::standard());
 
+// What follows lowering, for a program that is lowered already.
+Result<Compiled> compile(const TileProgram& program, const Backend& backend,
+                         KernelCache& cache = KernelCache::standard());
+
 // With the target's own backend.
 Result<Compiled> compile(const Graph& graph, const Target& target, const CompileOptions& options = {});
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "runtime/compile.h"
+#include "runtime/plan_rotation.h"
 #include "runtime/reference.h"
 
 namespace attnfuse {
@@ -67,7 +68,7 @@ Result<std::shared_ptr<Executable>> Executable::prepare(const Graph& graph, cons
 
 Result<std::shared_ptr<Executable>> Executable::prepare(const Graph& graph, const Machine& machine,
                                                         const CompileOptions& options, KernelCache& cache) {
-  return prepare(graph, machine, one_kernel(graph, machine, options, cache));
+  return prepare(graph, machine, rotation_planner(graph, machine, options, cache));
 }
 
 Result<std::shared_ptr<Executable>> Executable::prepare(const Graph& graph, const Machine& machine,

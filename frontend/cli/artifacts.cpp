@@ -1,5 +1,7 @@
 #include "frontend/cli/artifacts.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -54,6 +56,26 @@ Json shape_json(const TensorInfo& tensor) {
   return shape;
 }
 
+// What the workgroups of a launch divide: rows of this size, and heads.
+std::string_view rows_name(const TileProgram& program) {
+  return name(program.rows ? program.rows->size : Size::sq);
+}
+
+bool takes(const TileProgram& program, const std::string& tensor) {
+  return std::any_of(program.params.begin(), program.params.end(),
+                     [&](const ParamField& field) { return field.tensor == tensor; });
+}
+
+// Of an output: a pre-pass writes what its source is.
+Json output_shape(const TileProgram& program, const OutputInfo& output) {
+  for (const Statement& statement : program.body)
+    if (const auto* map = std::get_if<MapRows>(&statement.kind))
+      return shape_json(program.expressions.tensor(map->source));
+  Json shape = {"batch", "heads", "sq"};
+  if (output.has_dim) shape.push_back("v_head_dim");
+  return shape;
+}
+
 std::string upper(std::string text) {
   for (char& c : text) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
   return text;
@@ -68,12 +90,14 @@ std::string launch_json(const TileProgram& program, const Binary* binary) {
   json["target"] = program.target.name;
   json["threads"] = program.threads();
   json["shared_bytes"] = program.footprint.shared_bytes;
-  json["grid"] = {{"workgroups", "n = batch * heads * ceil(sq / block_q); nothing to launch when n = 0"},
-                  {"x", "min(n, max_grid_x)"},
-                  {"y", "ceil(n / max_grid_x)"},
-                  {"heads", program.info.heads},
-                  {"block_q", program.schedule.block_q},
-                  {"max_grid_x", program.target.max_grid_x}};
+  json["grid"] = {
+      {"workgroups", fmt::format("n = batch * heads * ceil({} / block_q); nothing to launch when n = 0",
+                                 rows_name(program))},
+      {"x", "min(n, max_grid_x)"},
+      {"y", "ceil(n / max_grid_x)"},
+      {"heads", program.head_groups()},
+      {"block_q", program.schedule.block_q},
+      {"max_grid_x", program.target.max_grid_x}};
   json["schedule"] = {{"name", program.schedule.name},       {"source", program.schedule.source},
                       {"block_q", program.schedule.block_q}, {"block_k", program.schedule.block_k},
                       {"warps", program.schedule.warps},     {"alignment", program.schedule.vector_bytes}};
@@ -84,14 +108,12 @@ std::string launch_json(const TileProgram& program, const Binary* binary) {
                                         {"offset", field.offset},
                                         {"meaning", meaning(field)}});
   for (const TensorInfo& tensor : program.expressions.tensors())
-    if (tensor.role != TensorRole::constant)
+    if (tensor.role != TensorRole::constant && takes(program, tensor.name))
       json["inputs"].push_back(
           {{"name", tensor.name}, {"dtype", name(tensor.dtype)}, {"shape", shape_json(tensor)}});
-  for (const OutputInfo& output : program.outputs) {
-    Json shape = {"batch", "heads", "sq"};
-    if (output.has_dim) shape.push_back("v_head_dim");
-    json["outputs"].push_back({{"name", output.name}, {"dtype", name(output.dtype)}, {"shape", shape}});
-  }
+  for (const OutputInfo& output : program.outputs)
+    json["outputs"].push_back(
+        {{"name", output.name}, {"dtype", name(output.dtype)}, {"shape", output_shape(program, output)}});
   if (binary)
     json["binary"] = {{"format", binary->format},
                       {"registers", binary->resources.registers},
@@ -112,7 +134,7 @@ std::string c_header(const TileProgram& program) {
   };
   constant("THREADS", program.threads());
   constant("SHARED_BYTES", program.footprint.shared_bytes);
-  constant("HEADS", program.info.heads);
+  constant("HEADS", program.head_groups());
   constant("BLOCK_Q", program.schedule.block_q);
   constant("MAX_GRID_X", program.target.max_grid_x);
   constant("ALIGNMENT", program.schedule.vector_bytes);
@@ -129,9 +151,9 @@ std::string c_header(const TileProgram& program) {
   text += "#undef ATTNFUSE_ASSERT\n\n";
   text += fmt::format(
       "/* Workgroups of one call: grid x = min(n, {0}_MAX_GRID_X), y = ceil(n / {0}_MAX_GRID_X). */\n"
-      "static inline int64_t {1}_workgroups(int64_t batch, int64_t sq) {{\n"
-      "  return batch * {0}_HEADS * ((sq + {0}_BLOCK_Q - 1) / {0}_BLOCK_Q);\n}}\n",
-      prefix, kernel);
+      "static inline int64_t {1}_workgroups(int64_t batch, int64_t {2}) {{\n"
+      "  return batch * {0}_HEADS * (({2} + {0}_BLOCK_Q - 1) / {0}_BLOCK_Q);\n}}\n",
+      prefix, kernel, rows_name(program));
   return text;
 }
 

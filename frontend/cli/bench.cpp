@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include "bench/measure.h"
+#include "frontend/cli/bench_rotation.h"
 #include "frontend/cli/best_device.h"
 #include "frontend/cli/command.h"
+#include "frontend/cli/rotation.h"
 
 namespace attnfuse::cli {
 namespace {
@@ -14,6 +16,7 @@ struct Options {
   std::vector<std::string> specs;
   std::string target, shape = "b=1,sq=1024,skv=1024";
   int launches = 20;
+  Rotation rotation = Rotation::automatic;
 };
 
 int bench(Options options) {
@@ -38,7 +41,8 @@ int bench(Options options) {
   for (const std::string& name : options.specs) {
     const auto spec = load_spec(name);
     if (!spec) return kFailed;
-    const auto time = bench::measure(executor, spec->graph, spec->text, *sizes, options.launches);
+    const auto time =
+        bench::measure(executor, spec->graph, spec->text, *sizes, options.launches, options.rotation);
     if (!time) {
       result = fail(time.errors(), spec->text);
       continue;
@@ -63,7 +67,11 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--launches", options->launches, "Timed launches")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
-  command->callback([&action, options] { action = [options] { return bench(*options); }; });
+  add_rotation(*command, options->rotation, Sizing::known);
+  command->callback([&action, options, command] {
+    if (command->get_subcommands().empty()) action = [options] { return bench(*options); };
+  });
+  add_bench_rotation(*command, action);
 }
 
 }  // namespace attnfuse::cli

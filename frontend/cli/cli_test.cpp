@@ -163,6 +163,29 @@ TEST_CASE("emit writes source, launch.json and a C header that compiles") {
         0);
 }
 
+TEST_CASE("emit writes every kernel of a rotation") {
+  const Ran ran = attnfuse("emit llama3_8b --target cuda:sm_90a --rotation both");
+  CHECK(ran.code == 0);
+  for (const char* kernel :
+       {"transform_query_llama3_8b(", "transform_key_llama3_8b(", "attention_llama3_8b("})
+    CHECK(ran.has(kernel));
+  CHECK(attnfuse("emit llama3_8b --target cuda:sm_90a --rotation auto").code == 2);
+}
+
+TEST_CASE("explain predicts the time of every rotation and says which is chosen") {
+  const Ran ran = attnfuse("explain llama3_8b --target spirv:generic --shape b=1,sq=4096,skv=4096");
+  CHECK(ran.code == 0);
+  for (const char* row : {"rotation, us", "  fuse", "  query", "  key", "  both", "  key + cache", "choice"})
+    CHECK(ran.has(row));
+  CHECK(!attnfuse("explain mpt --target spirv:generic").has("rotation, us"));
+}
+
+TEST_CASE("bench rotation refuses groups that do not divide the heads") {
+  const Ran ran = attnfuse("bench rotation --heads 6 --groups 1,4 --target spirv:generic");
+  CHECK(ran.code == 1);
+  CHECK(ran.has("bench.group"));
+}
+
 TEST_CASE("emit into a place that cannot be written says so") {
   const Folder folder;
   const std::string file = folder.write("file", "x");

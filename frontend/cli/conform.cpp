@@ -9,6 +9,7 @@
 #include "conformance/support.h"
 #include "frontend/cli/best_device.h"
 #include "frontend/cli/command.h"
+#include "frontend/cli/rotation.h"
 
 namespace attnfuse::cli {
 namespace {
@@ -20,6 +21,7 @@ struct Options {
   std::uint64_t seed = 0;
   std::uint64_t random = 0;
   int jobs = 1;
+  Rotation rotation = Rotation::automatic;
   bool full = false, list = false;
 };
 
@@ -30,10 +32,14 @@ Result<std::vector<Case>> chosen_cases(const Options& options) {
     if (!parsed) return parsed.errors();
     chosen.push_back(std::move(parsed).value());
   } else if (options.random > 0) {
-    for (std::uint64_t n = 0; n < options.random; ++n) chosen.push_back(random_case(options.seed + n));
+    for (std::uint64_t n = 0; n < options.random; ++n) {
+      chosen.push_back(random_case(options.seed + n));
+      chosen.back().rotation = options.rotation;
+    }
   } else {
     for (Case& c : all_cases(options.full ? CaseSet::full : CaseSet::quick)) {
       if (options.seed != 0) c.seed = options.seed;
+      if (options.rotation != Rotation::automatic) c.rotation = options.rotation;
       if (to_line(c).find(options.filter) != std::string::npos) chosen.push_back(std::move(c));
     }
   }
@@ -182,6 +188,7 @@ void add_conform(CLI::App& app, Action& action) {
   command->add_option("--jobs", options->jobs, "Cases at once, each on a device object of its own")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
+  add_rotation(*command, options->rotation, Sizing::known);
   command->add_flag("--full", options->full, "All cases; minutes on a GPU, hours on a CPU");
   command->add_flag("--list", options->list, "Print the case lines instead of running them");
   command->callback([&action, options] { action = [options] { return conform(*options); }; });

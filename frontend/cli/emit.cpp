@@ -6,6 +6,7 @@
 #include "backends/backend.h"
 #include "frontend/cli/artifacts.h"
 #include "frontend/cli/command.h"
+#include "frontend/cli/rotation.h"
 #include "passes/passes.h"
 
 namespace attnfuse::cli {
@@ -14,6 +15,7 @@ namespace {
 struct Options {
   std::string spec, target, directory;
   int alignment = 16;
+  Rotation rotation = Rotation::fuse;
 };
 
 int write_all(const Options& options, const std::vector<std::pair<std::string, std::string>>& files) {
@@ -32,6 +34,24 @@ int write_all(const Options& options, const std::vector<std::pair<std::string, s
   return kDone;
 }
 
+using Files = std::vector<std::pair<std::string, std::string>>;
+
+// A kernel's files; kFailed after what went wrong has been printed.
+int add_files(const Backend& backend, const TileProgram& program, const Source& source, Files& files) {
+  const auto binary = backend.assemble(source, program.target);
+  files.push_back({program.name + "." + source.extension, source.text});
+  files.push_back({program.name + ".launch.json", launch_json(program, binary ? &*binary : nullptr)});
+  files.push_back({program.name + ".h", c_header(program)});
+  if (binary) {
+    files.push_back({program.name + "." + binary->format,
+                     std::string(reinterpret_cast<const char*>(binary->bytes.data()), binary->bytes.size())});
+    return kDone;
+  }
+  if (binary.errors().front().code != "toolkit.missing") return fail(binary.errors());
+  fmt::print(stderr, "no binary: {}\n", render(binary.errors()));
+  return kDone;
+}
+
 int emit(const Options& options) {
   const auto spec = load_spec(options.spec);
   if (!spec) return kFailed;
@@ -39,27 +59,19 @@ int emit(const Options& options) {
   if (!target) return fail(target.errors());
   CompileOptions compile;
   compile.vector_bytes = options.alignment;
-  const auto program = compile_to_tiles(spec->graph, *target, compile);
-  if (!program) return fail(program.errors(), spec->text);
+  const auto programs = plan_programs(spec->graph, *target, compile, options.rotation);
+  if (!programs) return fail(programs.errors(), spec->text);
   const Backend* backend = find_backend(target->backend);
-  const auto source = backend->emit(*program);
-  if (!source) return fail(source.errors(), spec->text);
-  if (options.directory.empty()) return print_text(source->text) ? kDone : kFailed;
-
-  const auto binary = backend->assemble(*source, *target);
-  std::vector<std::pair<std::string, std::string>> files = {
-      {program->name + "." + source->extension, source->text},
-      {program->name + ".launch.json", launch_json(*program, binary ? &*binary : nullptr)},
-      {program->name + ".h", c_header(*program)},
-  };
-  if (binary) {
-    files.push_back({program->name + "." + binary->format,
-                     std::string(reinterpret_cast<const char*>(binary->bytes.data()), binary->bytes.size())});
-  } else if (binary.errors().front().code == "toolkit.missing") {
-    fmt::print(stderr, "no binary: {}\n", render(binary.errors()));
-  } else {
-    return fail(binary.errors());
+  std::string text;
+  Files files;
+  for (const PlannedProgram& planned : *programs) {
+    const auto source = backend->emit(planned.program);
+    if (!source) return fail(source.errors(), spec->text);
+    text += (text.empty() ? "" : "\n") + source->text;
+    if (options.directory.empty()) continue;
+    if (const int code = add_files(*backend, planned.program, *source, files); code != kDone) return code;
   }
+  if (options.directory.empty()) return print_text(text) ? kDone : kFailed;
   return write_all(options, files);
 }
 
@@ -76,6 +88,7 @@ void add_emit(CLI::App& app, Action& action) {
   command->add_option("--alignment", options->alignment, "Bytes that pointers and strides are multiples of")
       ->check(CLI::IsMember({2, 4, 8, 16}))
       ->capture_default_str();
+  add_rotation(*command, options->rotation, Sizing::unknown);
   command->callback([&action, options] { action = [options] { return emit(*options); }; });
 }
 

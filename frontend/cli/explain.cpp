@@ -4,6 +4,7 @@
 #include "backends/backend.h"
 #include "bench/work.h"
 #include "frontend/cli/command.h"
+#include "frontend/cli/rotation.h"
 #include "passes/passes.h"
 
 namespace attnfuse::cli {
@@ -12,6 +13,8 @@ namespace {
 struct Options {
   std::string spec, target, shape = "b=1,sq=1024,skv=1024", picture;
   int alignment = 16;
+  bool rotation_table = false;
+  Rotation rotation = Rotation::automatic;
 };
 
 std::string copy_text(CopyKind copy) {
@@ -77,12 +80,23 @@ int explain(const Options& options) {
   if (!sizes) return fail(sizes.errors());
   CompileOptions compile;
   compile.vector_bytes = options.alignment;
-  const auto program = compile_to_tiles(spec->graph, *target, compile);
-  if (!program) return fail(program.errors(), spec->text);
+  if (options.rotation_table) {
+    const auto table = rotation_markdown(spec->graph, *target);
+    if (!table) return fail(table.errors(), spec->text);
+    return print_text(*table) ? kDone : kFailed;
+  }
+  const auto costs = predict_rotation(spec->graph, *target, compile, {sizes->batch, sizes->sq, sizes->skv});
+  if (!costs) return fail(costs.errors(), spec->text);
+  const Rotation rotation =
+      options.rotation == Rotation::automatic ? choose_rotation(*costs) : options.rotation;
+  const auto programs = plan_programs(spec->graph, *target, compile, rotation);
+  if (!programs) return fail(programs.errors(), spec->text);
+  const TileProgram* const program = &programs->back().program;
 
   const auto map = bench::tile_map(spec->graph, *sizes, program->schedule.block_q, program->schedule.block_k);
   std::string text = schedule_text(*program) + resources_text(*find_backend(target->backend), *program) +
                      tiles_text(spec->graph, map, *sizes, program->schedule);
+  if (costs->size() > 1) text += rotation_text(*costs);
   if (!options.picture.empty()) {
     const std::string title = fmt::format("{} on {}, sq={} skv={}, head 0", program->info.name, target->name,
                                           sizes->sq, sizes->skv);
@@ -104,6 +118,9 @@ void add_explain(CLI::App& app, Action& action) {
   command->add_option("--alignment", options->alignment, "Bytes that pointers and strides are multiples of")
       ->check(CLI::IsMember({2, 4, 8, 16}))
       ->capture_default_str();
+  add_rotation(*command, options->rotation, Sizing::known);
+  command->add_flag("--rotation-table", options->rotation_table,
+                    "Only the predicted times of every rotation over many lengths, as a table");
   command->add_option("--picture", options->picture, "SVG file of the tile classes of head 0");
   command->callback([&action, options] { action = [options] { return explain(*options); }; });
 }

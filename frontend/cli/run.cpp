@@ -7,6 +7,7 @@
 #include "conformance/executor.h"
 #include "frontend/cli/best_device.h"
 #include "frontend/cli/command.h"
+#include "frontend/cli/rotation.h"
 #include "runtime/reference.h"
 #include "runtime/safetensors.h"
 
@@ -17,6 +18,7 @@ struct Options {
   std::string spec, target, shape, inputs, outputs;
   std::uint64_t seed = 1;
   bool check = false;
+  Rotation rotation = Rotation::automatic;
 };
 
 struct Call {
@@ -83,8 +85,8 @@ int run(Options options) {
   auto opened = conformance::Executor::open(options.target);
   if (!opened) return fail(opened.errors());
   auto executor = std::move(opened).value();
-  auto prepared =
-      executor.prepare(spec->graph, spec->text, call->inputs, call->sizes, conformance::Layout::bhsd);
+  auto prepared = executor.prepare(spec->graph, spec->text, call->inputs, call->sizes,
+                                   conformance::Layout::bhsd, options.rotation);
   if (!prepared) return fail(prepared.errors(), spec->text);
   if (auto status = executor.launch(*prepared); !status) return fail(status.errors());
   auto observed = executor.read(*prepared);
@@ -114,6 +116,7 @@ void add_run(CLI::App& app, Action& action) {
   command->add_option("--inputs", options->inputs,
                       "Safetensors file with q, k, v and captured tensors by name");
   command->add_option("--outputs", options->outputs, "Safetensors file to write o and lse to");
+  add_rotation(*command, options->rotation, Sizing::known);
   command->add_flag("--check", options->check, "Compare with the double-precision reference");
   command->callback([&action, options] { action = [options] { return run(*options); }; });
 }

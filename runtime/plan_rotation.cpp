@@ -1,0 +1,139 @@
+#include "runtime/plan_rotation.h"
+
+#include <algorithm>
+#include <bit>
+#include <mutex>
+
+#include "ir/analysis.h"
+#include "runtime/compile.h"
+#include "runtime/machine.h"
+
+namespace attnfuse {
+namespace {
+
+// Sizes whose costs are near enough: the next number with five significant bits. Decoding grows skv step by
+// step, and must not be thought over each time.
+std::int64_t rounded(std::int64_t size) {
+  constexpr int kBits = 5;
+  const int width = int(std::bit_width(std::uint64_t(size)));
+  const std::int64_t unit = std::int64_t(1) << std::max(0, width - kBits);
+  return (size + unit - 1) / unit * unit;
+}
+
+// One of the choices that differ for the program, by sizes.
+class Chooser {
+ public:
+  Chooser(Graph optimized, Target target, RotationSchedules schedules)
+      : graph_(std::move(optimized)), target_(std::move(target)), schedules_(std::move(schedules)) {}
+
+  Rotation choose(const Sizes& sizes) {
+    const CallSizes call{rounded(sizes.batch), rounded(sizes.sq), rounded(sizes.skv)};
+    const std::lock_guard lock(mutex_);
+    for (const Known& known : known_)
+      if (known.batch == call.batch && known.sq == call.sq && known.skv == call.skv) return known.rotation;
+    const Rotation rotation = choose_rotation(rotation_costs(graph_, target_, schedules_, call));
+    if (known_.size() == kMost) known_.erase(known_.begin());
+    known_.push_back({call.batch, call.sq, call.skv, rotation});
+    return rotation;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 64;
+  struct Known {
+    std::int64_t batch, sq, skv;
+    Rotation rotation;
+  };
+  Graph graph_;
+  Target target_;
+  RotationSchedules schedules_;
+  std::mutex mutex_;
+  std::vector<Known> known_;
+};
+
+class RotationPlanner : public Planner {
+ public:
+  RotationPlanner(Graph graph, Machine machine, CompileOptions options, KernelCache& cache,
+                  TransformRows keys)
+      : graph_(std::move(graph)),
+        machine_(std::move(machine)),
+        options_(std::move(options)),
+        cache_(cache),
+        keys_(keys) {
+    choices_ = {options_.rotation};
+    if (options_.rotation != Rotation::automatic) return;
+    choices_ = {Rotation::fuse};
+    if (!verify(graph_).empty()) return;  // planning says what is wrong
+    choices_ = distinct_rotations(graph_);
+    if (choices_.size() == 1) return;
+    const auto optimized = run_graph_passes(graph_);
+    const auto schedules = rotation_schedules(graph_, machine_.target, options_);
+    if (!optimized || !schedules) {
+      choices_ = {Rotation::fuse};
+      return;
+    }
+    std::erase_if(choices_, [&](Rotation choice) { return schedules->count(choice) == 0; });
+    chooser_ = std::make_unique<Chooser>(*optimized, machine_.target, *schedules);
+  }
+
+  int variant(const Sizes& sizes) const override {
+    if (!chooser_) return 0;
+    return int(std::find(choices_.begin(), choices_.end(), chooser_->choose(sizes)) - choices_.begin());
+  }
+
+  Result<Plan> plan(int variant, Access access) override {
+    if (Diagnostics mistakes = verify(graph_); !mistakes.empty()) return mistakes;
+    CompileOptions options = options_;
+    options.copy_engine = access == Access::copy_engine;
+    options.vector_bytes = access == Access::element ? size_in_bytes(graph_.info().dtype) : 16;
+    const std::vector<TensorRole> roles = split_roles(graph_, choices_.at(std::size_t(variant)));
+    Plan plan;
+    std::map<std::string, std::string> renamed;
+    for (TensorRole role : roles) {
+      const TransformRows rows = role == TensorRole::key ? keys_ : TransformRows::all;
+      auto program = compile_transform(graph_, role, machine_.target, options, rows);
+      if (!program) return program.errors();
+      auto kernel = loaded(*program);
+      if (!kernel) return kernel.errors();
+      const TensorInfo& source = graph_.tensor(tensor_of(graph_, role));
+      const std::string output = program->outputs.at(0).name;
+      plan.workspace.push_back({output, source.dtype, source.shape});
+      renamed[source.name] = output;
+      plan.steps.push_back({std::move(kernel).value(), {}, waits_for_others(*program)});
+    }
+    options.chained = !roles.empty();
+    auto kernel =
+        load_kernel(roles.empty() ? graph_ : split_transform(graph_, roles), machine_, options, cache_);
+    if (!kernel) return kernel.errors();
+    plan.steps.push_back({*kernel, std::move(renamed), waits_for_others((*kernel)->program)});
+    return plan;
+  }
+
+ private:
+  Result<std::shared_ptr<const Kernel>> loaded(const TileProgram& program) {
+    auto compiled = compile(program, *machine_.backend, cache_);
+    if (!compiled) return compiled.errors();
+    auto made = std::move(compiled).value();
+    auto module = machine_.device->load(made.binary);
+    if (!module) return module.errors();
+    return std::shared_ptr<const Kernel>(std::make_shared<Kernel>(
+        Kernel{std::move(made.program), std::move(made.binary), std::move(module).value()}));
+  }
+
+  Graph graph_;
+  Machine machine_;
+  CompileOptions options_;
+  KernelCache& cache_;
+  TransformRows keys_;
+  std::vector<Rotation> choices_;  // by variant
+  std::unique_ptr<Chooser> chooser_;
+};
+
+}  // namespace
+
+std::unique_ptr<Planner> rotation_planner(Graph graph, Machine machine, CompileOptions options,
+                                          KernelCache& cache, TransformRows keys) {
+  return std::make_unique<RotationPlanner>(std::move(graph), std::move(machine), std::move(options), cache,
+                                           keys);
+}
+
+}  // namespace attnfuse
