@@ -64,7 +64,7 @@ std::vector<Case> simpler(const Case& c) {
   add([](Case& simple) { simple.skv = std::max<std::int64_t>(simple.skv - 1, 0); });
   add([](Case& simple) { simple.layout = Layout::bhsd; });
   add([](Case& simple) { simple.data = Data::normal; });
-  add([](Case& simple) { simple.rotation = Rotation::fuse; });
+  add([](Case& simple) { simple.rotation = Rotation::automatic; });
   return candidates;
 }
 

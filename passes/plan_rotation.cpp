@@ -1,4 +1,6 @@
 // From a program as it was written to the tile programs of a choice, and to what each choice costs.
+#include <fmt/format.h>
+
 #include "ir/analysis.h"
 #include "passes/rotation.h"
 
@@ -53,7 +55,12 @@ Result<std::vector<PlannedProgram>> plan_programs(const Graph& graph, const Targ
   rest.chained = !roles.empty();
   auto attention = compile_to_tiles(roles.empty() ? graph : split_transform(graph, roles), target, rest);
   if (!attention) return attention.errors();
-  programs.push_back({std::move(attention).value(), {}});
+  TileProgram last = std::move(attention).value();
+  for (const PlannedProgram& planned : programs)
+    last.description.push_back(fmt::format("{} is what {} writes to {}",
+                                           graph.tensor(tensor_of(graph, *planned.role)).name,
+                                           planned.program.name, planned.program.outputs.at(0).name));
+  programs.push_back({std::move(last), {}});
   return programs;
 }
 

@@ -169,6 +169,7 @@ TEST_CASE("emit writes every kernel of a rotation") {
   for (const char* kernel :
        {"transform_query_llama3_8b(", "transform_key_llama3_8b(", "attention_llama3_8b("})
     CHECK(ran.has(kernel));
+  CHECK(ran.has("// k is what transform_key_llama3_8b writes to k_transformed"));
   CHECK(attnfuse("emit llama3_8b --target cuda:sm_90a --rotation auto").code == 2);
 }
 
