@@ -455,13 +455,6 @@ def main():
     began, failed = time.time(), 0
     device, report = start(options)
     os.makedirs(options.out, exist_ok=True)
-    try:
-        report["launch"] = measure_launches(device)
-        say(f"launches: {report['launch']}")
-    except Exception as error:
-        failed += 1
-        report["launch"] = {"failed": first_line(error)}
-        say(f"launches FAILED: {error}")
     stopwatch = Stopwatch()
     for number, row in enumerate(options.rows, 1):
         if time.time() - began > options.seconds:
@@ -485,6 +478,15 @@ def main():
         finally:
             torch.cuda.empty_cache()
             write(report, options.out)
+    try:  # last: a recording that fails can spoil what follows
+        report["launch"] = measure_launches(device)
+        say(f"launches: {report['launch']}")
+        if report["launch"]["failed"] or not report["launch"]["recorded"]:
+            raise Failed("a launch failed, or a recorded graph gave other results")
+    except Exception as error:
+        failed += 1
+        report["launch"] = {**(report["launch"] or {}), "failed": first_line(error)}
+        say(f"launches FAILED: {error}")
     write(report, options.out)
     say(f"wrote {options.out}/forward.md and forward.json")
     return 1 if failed else 0
