@@ -45,6 +45,23 @@ TEST_CASE("a launch passes the parameter block as it is") {
   CHECK(f.device->time([&] { return f.device->launch(*module, {}, params); }).value() == 1.5);
 }
 
+TEST_CASE("a launch goes to the caller's stream, and every call gives the thread its device back") {
+  Fixture f;
+  const auto module = f.device->load(f.binary).value();
+  Launch launch;
+  launch.stream = &f;
+  launch.overlaps_previous = true;
+  REQUIRE(f.device->launch(*module, launch, {}).ok());
+  CHECK(f.driver->shape.stream == &f);
+  CHECK(f.driver->shape.overlaps_previous);
+  const StreamState state = f.device->state(&f).value();
+  CHECK(state.id == reinterpret_cast<std::uintptr_t>(&f));
+  CHECK(!state.capturing);
+  f.driver->fail = "launch";
+  CHECK(!f.device->launch(*module, launch, {}).ok());
+  CHECK(f.driver->entered == 0);
+}
+
 TEST_CASE("running out of device memory names the size and what to do") {
   Fixture f;
   f.driver->fail = "allocate";
