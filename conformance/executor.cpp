@@ -24,17 +24,17 @@ void append_elements(const HostTensor& tensor, std::vector<double>& values, std:
 
 }  // namespace
 
-Result<Executor> Executor::open(std::string_view target) {
+Result<Executor> Executor::open(std::string_view target, CompileOptions options) {
   auto machine = open_machine(target);
   if (!machine) return machine.errors();
-  return Executor(std::move(machine).value());
+  return Executor(std::move(machine).value(), std::move(options));
 }
 
 Result<std::shared_ptr<Executable>> Executor::executable(const Graph& graph, const std::string& program_text,
                                                          Rotation rotation) {
   const std::string key = fmt::format("{} {}", name(rotation), program_text);
   if (const auto found = executables_.find(key); found != executables_.end()) return found->second;
-  CompileOptions options;
+  CompileOptions options = options_;
   options.rotation = rotation;
   auto made = Executable::prepare(graph, machine_, options);
   if (made) executables_.emplace(key, *made);

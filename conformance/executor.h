@@ -9,6 +9,7 @@
 #include "conformance/case.h"
 #include "conformance/guarded.h"
 #include "conformance/oracle.h"
+#include "passes/passes.h"
 #include "runtime/executable.h"
 
 namespace attnfuse::conformance {
@@ -31,8 +32,9 @@ struct Observed {
 
 class Executor {
  public:
-  // `target` as find_target takes it; the device is the backend's first one.
-  static Result<Executor> open(std::string_view target);
+  // `target` as find_target takes it; the device is the backend's first one. `options` hold for every kernel,
+  // except for the access width, which each call's tensors decide.
+  static Result<Executor> open(std::string_view target, CompileOptions options = {});
 
   const Target& target() const { return machine_.target; }
   Device& device() const { return *machine_.device; }
@@ -47,12 +49,14 @@ class Executor {
   Result<Observed> run(const Graph& graph, const Case& c, const Inputs& inputs);
 
  private:
-  explicit Executor(Machine machine) : machine_(std::move(machine)) {}
+  Executor(Machine machine, CompileOptions options)
+      : machine_(std::move(machine)), options_(std::move(options)) {}
   // Compiled once per program text and rotation.
   Result<std::shared_ptr<Executable>> executable(const Graph& graph, const std::string& program_text,
                                                  Rotation rotation);
 
   Machine machine_;
+  CompileOptions options_;
   std::map<std::string, std::shared_ptr<Executable>> executables_;
 };
 

@@ -47,8 +47,10 @@ struct ScheduleRow {
 struct PipelineUnits {
   MatrixUnit product;  // of `group_threads` threads together; b, and a unless in registers, in shared memory
   int group_threads = 128;
-  int group_registers = 64512;  // of all threads together: 504 for each of 128
-  int alignment = 16;           // bytes, of addresses and strides that the copy engine takes
+  int registers = 65536;  // of a workgroup; every thread starts with an equal share
+  int alignment = 16;     // bytes, of addresses and strides that the copy engine takes
+
+  int registers_at_start(int threads) const { return registers / threads / 8 * 8; }
 };
 
 // A tuned choice for programs with roles.

@@ -20,7 +20,7 @@ class Verifier {
   Diagnostics run() {
     for (const Tile& tile : p_.tiles) check_tile(tile);
     for (const Channel& channel : p_.channels)
-      require(!std::holds_alternative<OpaqueLayout>(p_.tile(channel.tile).layout),
+      require(!channel.tile.valid() || !std::holds_alternative<OpaqueLayout>(p_.tile(channel.tile).layout),
               "channel " + channel.name + " must fill a tile that threads can address");
     int end = 0;
     for (const ParamField& field : p_.params) {
@@ -60,11 +60,15 @@ class Verifier {
       std::visit([&](const auto& s) { check(s); }, statement.kind);
   }
 
+  // A shared tile may hold the rows of every group of a role.
+  bool same_rows(const Tile& x, const Tile& y) const {
+    const int groups = std::max(p_.schedule.groups, 1);
+    return x.rows == y.rows || (x.space == Space::shared && x.rows == y.rows * groups);
+  }
   void same_shape(TileId a, TileId b, const char* what) {
     const Tile &x = p_.tile(a), &y = p_.tile(b);
-    require(x.rows == y.rows && x.cols == y.cols,
-            fmt::format("{}: {} is {} x {}, {} is {} x {}", what, x.name, x.rows, x.cols, y.name, y.rows,
-                        y.cols));
+    require(same_rows(x, y) && x.cols == y.cols, fmt::format("{}: {} is {} x {}, {} is {} x {}", what, x.name,
+                                                             x.rows, x.cols, y.name, y.rows, y.cols));
   }
   void one_per_row(TileId vector, TileId tile) {
     require(p_.tile(vector).rows == p_.tile(tile).rows && p_.tile(vector).cols == 1,
@@ -84,7 +88,7 @@ class Verifier {
   void check(const Mma& s) {
     const Tile &acc = p_.tile(s.accumulator), &a = p_.tile(s.a), &b = p_.tile(s.b);
     const int b_n = s.b_rows_contract ? b.cols : b.rows, b_k = s.b_rows_contract ? b.rows : b.cols;
-    require(acc.rows == a.rows && acc.cols == b_n && a.cols == b_k,
+    require(same_rows(a, acc) && acc.cols == b_n && a.cols == b_k,
             fmt::format("product {} [{} x {}] += {} [{} x {}] x {} [{} x {}] does not fit", acc.name,
                         acc.rows, acc.cols, a.name, a.rows, a.cols, b.name, b.rows, b.cols));
   }
@@ -114,11 +118,16 @@ class Verifier {
       }
       body(role.body);
     }
+    int barriers = 0;
+    for (const Channel& channel : p_.channels)
+      barriers += channel.slots * int(channel.stages.size()) * 8 +
+                  (channel.tile.valid() ? 0 : channel.slots * kWorkItemBytes);
+    require(barriers <= kBookkeepingBytes, "the barriers need more room than there is");
     require(end <= p_.threads(), "roles need more threads than the schedule has");
     int total = 0;
     for (const auto& [group, count] : registers) total += count * together;
-    require(total <= p_.target.pipeline->group_registers,
-            fmt::format("roles ask for {} registers of {}", total, p_.target.pipeline->group_registers));
+    const int available = p_.target.pipeline->registers_at_start(p_.threads()) * p_.threads();
+    require(total <= available, fmt::format("roles ask for {} registers of {}", total, available));
   }
   void check(const Acquire& s) { check_stage(s.channel, s.stage); }
   void check(const Signal& s) { check_stage(s.channel, s.stage); }
@@ -146,10 +155,15 @@ int shared_bytes(const Tile& tile) {
   const auto& layout = std::get<SharedLayout>(tile.layout);
   if (layout.swizzled) {
     const int panel = kSwizzleBytes / size_in_bytes(tile.type);
-    return tile.rows * (tile.cols + panel - 1) / panel * kSwizzleBytes;
+    return tile.rows * ((layout.stride + panel - 1) / panel) * kSwizzleBytes;
   }
   const int bytes = layout.stride * (layout.column_major ? tile.cols : tile.rows) * size_in_bytes(tile.type);
   return (bytes + 15) / 16 * 16;
+}
+
+int slot_bytes(const Tile& tile) {
+  constexpr int kSlotAlignment = 1024;  // where the pattern of swizzled rows starts again
+  return (shared_bytes(tile) + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
 }
 
 int size_in_bytes(ParamField::Kind kind) {

@@ -47,6 +47,7 @@ struct Tile {
   int rows = 1, cols = 1;  // padded to what the matrix unit needs; a vector has 1 row or 1 column
   TileDim row, col;
   std::variant<FragmentLayout, SharedLayout, OpaqueLayout> layout;
+  TileId memory_of = {};  // valid: the tile has no memory of its own, it lies in that one's
 };
 
 // One hand-over of a slot: `arrivals` signals complete it (and the bytes of a bulk copy, for the first
@@ -125,11 +126,15 @@ struct Mma {
 };
 struct MmaWait {
   int pending = 0;
+  TileId ready;       // the accumulator that may be touched from here on
+  TileId after = {};  // what must be computed while the products run: the wait may not move before it
 };
+// Element by element; `to` may be read. Besides the coordinates i and j, their parts: "j_at" is what the
+// thread brings, "j_step" what the register brings.
 struct Map {
   TileId to;
   NodeId value;
-};  // element by element; `to` may be read
+};
 // to[r] = op over c of from[r,c], per row; `accumulate` starts from to[r]; `across_lanes` combines the lanes
 // that share a row (else each lane keeps its part).
 struct RowReduce {
@@ -145,6 +150,7 @@ struct LaneReduce {
 };
 struct ScaleRows {
   TileId tile, factor;
+  bool skip_ones = false;  // most factors are 1: warps that hold no other skip the product
 };  // tile[r,c] *= factor[r]; an opaque tile takes a shared factor
 enum class Scope : std::uint8_t { warp, workgroup };
 struct Barrier {
@@ -166,7 +172,7 @@ struct Store {
 // Gives back what Scrub removed, to the rows that may see it. If the flag is up: output[i,d] += v[j,d] for
 // every key j in [begin, end) that `mask` (over i, j) allows and whose v[j,d] is not finite. Follows the
 // Store of the same rows.
-// With a shared tile `in`, the rows of this warp are mended there, before they are stored.
+// With a shared tile `in`, the threads of the role (one warp) mend it there, before they store it.
 struct Restore {
   std::string output, flag;
   TensorId value;
@@ -329,6 +335,9 @@ struct TileProgram {
 // Bytes of a shared tile (of one slot), a multiple of 16; and of the workgroup's flag beside the tiles.
 int shared_bytes(const Tile& tile);
 inline constexpr int kFlagBytes = 16;
+// Programs with roles: bytes of one slot, and of the barriers of all stages with the ring of work items.
+int slot_bytes(const Tile& tile);
+inline constexpr int kBookkeepingBytes = 512, kWorkItemBytes = 16;
 
 Diagnostics verify(const TileProgram& program);
 std::string print(const TileProgram& program);

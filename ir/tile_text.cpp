@@ -115,7 +115,9 @@ class Printer {
     line(fmt::format("{} {} {} {} x {}{}", s.issued ? "issue" : "mma", tile(s.accumulator),
                      s.cleared ? "=" : "+=", tile(s.a), tile(s.b), s.b_rows_contract ? "" : "^T"));
   }
-  void print(const MmaWait& s) { line(fmt::format("wait for products, {} may be pending", s.pending)); }
+  void print(const MmaWait& s) {
+    line(fmt::format("wait for {}, {} later products may be pending", tile(s.ready), s.pending));
+  }
   void print(const Map& s) { line(fmt::format("map {} = {}", tile(s.to), expr(s.value))); }
   void print(const RowReduce& s) {
     line(fmt::format("reduce {} = {}{} of {}{}", tile(s.to), text(s.op), s.accumulate ? " onto itself" : "",

@@ -30,7 +30,8 @@ Result<TileProgram> compile_to_tiles(const Graph& graph, const Target& target,
   if (!optimized) return optimized.errors();
   Schedule schedule = options.schedule;
   if (schedule.source != "user") {
-    const Result<Schedule> chosen = choose_schedule(*optimized, target, options.vector_bytes);
+    const Result<Schedule> chosen =
+        choose_schedule(*optimized, target, options.vector_bytes, options.schedule_kind);
     if (!chosen) return chosen.errors();
     schedule = *chosen;
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "passes/forward_tiles.h"
+#include "passes/hopper_tiles.h"
 #include "passes/passes.h"
 
 namespace attnfuse {
@@ -36,6 +37,33 @@ Schedule with(const Target& target, int block_k, int warps, int rows_per_warp, i
   return schedule;
 }
 
+// The schedule with roles, for the first row that takes the program and fits.
+std::optional<Schedule> pipelined(const ProgramInfo& info, const Target& target, int vector_bytes) {
+  if (!target.pipeline || vector_bytes < target.pipeline->alignment) return std::nullopt;
+  const int head = std::max(info.head_dim, info.v_head_dim);
+  for (const PipelineRow& row : target.pipelines) {
+    const bool takes = std::find(row.dtypes.begin(), row.dtypes.end(), info.dtype) != row.dtypes.end();
+    if (!takes || head < row.min_head_dim || head > row.max_head_dim) continue;
+    Schedule schedule;
+    schedule.name = "hopper";
+    schedule.rows_per_warp = group_rows(target) * target.warp_size / target.pipeline->group_threads;
+    schedule.block_q = row.groups * group_rows(target);
+    schedule.block_k = row.block_k;
+    schedule.warps = (row.groups + 1) * target.pipeline->group_threads / target.warp_size;
+    schedule.copy = CopyKind::bulk;
+    schedule.vector_bytes = vector_bytes;
+    schedule.groups = row.groups;
+    schedule.query_slots = row.query_slots;
+    schedule.kv_slots = row.kv_slots;
+    schedule.consumer_registers = row.consumer_registers;
+    schedule.producer_registers = row.producer_registers;
+    schedule.take_turns = row.take_turns && row.groups > 1;
+    schedule.source = "table";
+    if (fits(hopper_footprint(info, target, schedule), target)) return schedule;
+  }
+  return std::nullopt;
+}
+
 bool fits_program(const ProgramInfo& info, const Target& target, const Schedule& schedule) {
   const Footprint need =
       footprint_of(plan_forward_tiles(info, target, schedule).tiles, schedule.warps * target.warp_size);
@@ -57,11 +85,25 @@ bool fits(const Footprint& need, const Target& target) {
 }
 
 Footprint footprint(const ProgramInfo& info, const Target& target, const Schedule& schedule) {
+  if (schedule.groups > 0) return hopper_footprint(info, target, schedule);
   return footprint_of(plan_forward_tiles(info, target, schedule).tiles, schedule.warps * target.warp_size);
 }
 
-Result<Schedule> choose_schedule(const Graph& graph, const Target& target, int vector_bytes) {
+Result<Schedule> choose_schedule(const Graph& graph, const Target& target, int vector_bytes,
+                                 ScheduleKind kind) {
   const ProgramInfo& info = graph.info();
+  if (kind != ScheduleKind::portable) {
+    if (const auto schedule = pipelined(info, target, vector_bytes)) return *schedule;
+    if (kind == ScheduleKind::hopper)
+      return Diagnostic{
+          "schedule.does-not-fit",
+          fmt::format("the hopper schedule does not take head_dim {} (values {}) in {} on {} with {}-byte "
+                      "accesses",
+                      info.head_dim, info.v_head_dim, name(info.dtype), target.name, vector_bytes),
+          info.where,
+          "use the portable schedule, or a target with a copy engine, f16 or bf16, and tensors whose "
+          "addresses and strides are multiples of 16 bytes"};
+  }
   const MatrixUnit& unit = matrix_unit(target, info.dtype);
   const int head = std::max(info.head_dim, info.v_head_dim);
   for (const ScheduleRow& row : target.schedules) {

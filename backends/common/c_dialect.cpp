@@ -166,7 +166,8 @@ void CDialect::put(TileWriter& writer, const Put& put) const {
   const std::string limit = writer.scalar(put.row_limit), first = writer.scalar(put.first_row);
   const std::string at =
       fmt::format("{}_base + af_i64({}) * args.{}_stride_s", source.name, position, source.name);
-  const std::string to_pointer = fmt::format("{} + {}", to.name, TileWriter::shared_index(to, "row", "d0"));
+  const std::string to_pointer =
+      fmt::format("{} + {}", writer.array_of(to), TileWriter::shared_index(to, "row", "d0"));
   const bool transposed = std::get<SharedLayout>(to.layout).column_major;
   const int per_row = to.cols / chunk;
   std::string inside = fmt::format("{} < {}", position, limit);
@@ -174,8 +175,8 @@ void CDialect::put(TileWriter& writer, const Put& put) const {
   if (!channel.transform.valid() && channel.kind == CopyKind::async && !transposed) {
     const std::string row_stride = fmt::format("args.{}_stride_s", source.name);
     out.open("");
-    if (program.threads() % per_row == 0) {  // each thread keeps its columns
-      const int step = program.threads() / per_row;
+    if (writer.threads() % per_row == 0) {  // each thread keeps its columns
+      const int step = writer.threads() / per_row;
       out.line(fmt::format("const int row0 = thread / {0}, d0 = thread % {0} * {1};", per_row, chunk));
       out.line(fmt::format("const {}* from = {};", type(to.type),
                            element_pointer(type(to.type), source.name,
@@ -185,7 +186,7 @@ void CDialect::put(TileWriter& writer, const Put& put) const {
                                    step, step, row_stride));
     } else {
       writer.open_loop(
-          fmt::format("for (int e = thread; e < {}; e += {})", to.rows * per_row, program.threads()));
+          fmt::format("for (int e = thread; e < {}; e += {})", to.rows * per_row, writer.threads()));
       out.line(fmt::format("const int row = e / {0}, d0 = e % {0} * {1};", per_row, chunk));
       out.line(fmt::format("const {}* from = {};", type(to.type),
                            element_pointer(type(to.type), source.name,
@@ -200,13 +201,13 @@ void CDialect::put(TileWriter& writer, const Put& put) const {
     return;
   }
   if (!channel.transform.valid()) out.line(unroll());
-  out.open(fmt::format("for (int e = thread; e < {}; e += {})", to.rows * per_row, program.threads()));
+  out.open(fmt::format("for (int e = thread; e < {}; e += {})", to.rows * per_row, writer.threads()));
   out.line(fmt::format("const int row = e / {0}, d0 = e % {0} * {1};", per_row, chunk));
   out.line(fmt::format("const int {} = {} + row;", position, first));
   read_chunk(writer, channel, chunk, inside);
   if (transposed) {
     writer.open_loop(fmt::format("for (int e1 = 0; e1 < {}; ++e1)", chunk));
-    out.line(fmt::format("{}[{}] = {};", to.name, TileWriter::shared_index(to, "row", "d0 + e1"),
+    out.line(fmt::format("{}[{}] = {};", writer.array_of(to), TileWriter::shared_index(to, "row", "d0 + e1"),
                          to.type == DType::f32 ? "x[e1]" : fmt::format("af_to_{}(x[e1])", element)));
     out.close();
   } else {

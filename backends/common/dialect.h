@@ -41,8 +41,14 @@ class Dialect {
   virtual std::string barrier(Scope scope) const = 0;
   // The value that the lane at exclusive-or `distance` holds.
   virtual std::string exchange(const std::string& value, int distance) const = 0;
+  // What a thread adds to the coordinates of a tile, once before a loop over registers.
+  virtual std::string anchor(const std::string& text) const { return text; }
   virtual std::string raise(const std::string& flag) const = 0;
   virtual std::string is_raised(const std::string& flag) const = 0;
+  // Whether any lane of the warp holds true; only for programs with roles.
+  virtual std::string any_lane(const std::string& condition) const;
+  // After plain stores of a warp to a shared tile that the copy engine reads next.
+  virtual void mended(TileWriter& writer) const;
 
   // ---- leaves -----------------------------------------------------------------------------
   // Elements that one thread copies at once; 1 = element by element.
@@ -55,6 +61,7 @@ class Dialect {
   virtual void fill(TileWriter& writer, const Fill& fill) const;
   virtual void store(TileWriter& writer, const Store& store) const;
   virtual void chain(TileWriter& writer, const Chain& chain) const;  // nothing, where kernels never overlap
+  virtual void scrub(TileWriter& writer, const Scrub& scrub) const;
   // Programs with roles: only for machines whose targets have a pipeline.
   virtual void acquire(TileWriter& writer, const Acquire& acquire) const;
   virtual void signal(TileWriter& writer, const Signal& signal) const;

@@ -191,4 +191,16 @@ bool TileWriter::reads_index(NodeId root, Axis axis) const {
   return false;
 }
 
+bool TileWriter::reads_coordinate(NodeId root, Axis axis) const {
+  return reads_index(root, axis) || reads_variable(root, fmt::format("{}_at", name(axis)));
+}
+
+bool TileWriter::reads_variable(NodeId root, std::string_view name) const {
+  for (NodeId id : cone(program_.expressions, {root}))
+    if (const auto* variable = as<Variable>(program_.expressions.node(id));
+        variable != nullptr && variable->name == name)
+      return true;
+  return false;
+}
+
 }  // namespace attnfuse

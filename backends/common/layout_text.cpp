@@ -45,26 +45,22 @@ std::string digit_sum(const std::vector<Digit>& digits, TileAxis axis, const std
   return sum(terms);
 }
 
-std::string TileWriter::position(const Tile& tile, TileAxis axis, const std::string& reg) {
+std::string TileWriter::thread_position(const Tile& tile, TileAxis axis) const {
   const auto& layout = std::get<FragmentLayout>(tile.layout);
-  std::vector<std::string> terms;
   const std::string lanes = digit_sum(layout.lanes, axis, "lane");
   const std::string warps = digit_sum(layout.warps, axis, "warp");
-  const std::string thread_part = lanes == "0" ? warps : warps == "0" ? lanes : lanes + " + " + warps;
-  if (thread_part != "0") {
-    const auto found = lane_parts_.find(thread_part);
-    terms.push_back(found != lane_parts_.end() ? found->second : thread_part);
-  }
-  const std::string registers = digit_sum(layout.registers, axis, reg);
-  if (registers != "0") terms.push_back(registers);
-  return sum(terms);
+  const std::string text = lanes == "0" ? warps : warps == "0" ? lanes : lanes + " + " + warps;
+  const auto found = lane_parts_.find(text);
+  return found != lane_parts_.end() ? found->second : text;
 }
 
-std::string TileWriter::coordinate(const Tile& tile, TileAxis axis, const std::string& reg) {
-  const std::string& base = axis == TileAxis::row ? tile.row.base : tile.col.base;
-  const std::string local = position(tile, axis, reg);
-  if (base.empty()) return local;
-  return local == "0" ? base : base + " + " + local;
+std::string TileWriter::register_position(const Tile& tile, TileAxis axis, const std::string& reg) const {
+  return digit_sum(std::get<FragmentLayout>(tile.layout).registers, axis, reg);
+}
+
+std::string TileWriter::position(const Tile& tile, TileAxis axis, const std::string& reg) const {
+  const std::string thread = thread_position(tile, axis), registers = register_position(tile, axis, reg);
+  return thread == "0" ? registers : registers == "0" ? thread : thread + " + " + registers;
 }
 
 std::string TileWriter::vector_index(const Tile& over, TileAxis axis, const std::string& reg) const {
@@ -84,6 +80,11 @@ std::string TileWriter::vector_index(const Tile& over, TileAxis axis, const std:
 
 std::string TileWriter::shared_index(const Tile& tile, const std::string& row, const std::string& col) {
   const auto& layout = std::get<SharedLayout>(tile.layout);
+  if (layout.swizzled) {
+    const int chunk = kSwizzleChunkBytes / size_in_bytes(tile.type),
+              panel = kSwizzleBytes / size_in_bytes(tile.type);
+    return fmt::format("af_swizzled<{}, {}, {}>({}, {})", tile.rows, panel, chunk, row, col);
+  }
   const bool major = layout.column_major;
   const std::string& slow = major ? col : row;
   const std::string& fast = major ? row : col;
@@ -103,6 +104,17 @@ void TileWriter::open_loop(const std::string& header) {
 
 void TileWriter::open_registers(int count, const std::string& variable) {
   open_loop(fmt::format("for (int {0} = 0; {0} < {1}; ++{0})", variable, count));
+}
+
+std::string TileWriter::array_of(const Tile& tile) const {
+  const TileId id{int(&tile - program_.tiles.data())};
+  for (const Channel& channel : program_.channels) {
+    if (channel.slots == 1 || !channel.tile.valid()) continue;
+    if (channel.tile != id && channel.tile != tile.memory_of) continue;
+    return fmt::format("({} + {}_slot * {})", tile.name, channel.name,
+                       slot_bytes(program_.tile(channel.tile)) / size_in_bytes(tile.type));
+  }
+  return tile.name;
 }
 
 }  // namespace attnfuse

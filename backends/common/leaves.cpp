@@ -43,11 +43,14 @@ void Dialect::mma(TileWriter& writer, const Mma& mma) const { writer.multiply_el
 void Dialect::move(TileWriter& writer, const Move& move) const { writer.move_elements(move); }
 void Dialect::store(TileWriter& writer, const Store& store) const { writer.store_elements(store); }
 void Dialect::chain(TileWriter&, const Chain&) const {}
+void Dialect::scrub(TileWriter& writer, const Scrub& scrub) const { writer.scrub_elements(scrub); }
 
 namespace {
 [[noreturn]] void no_roles() { ATTNFUSE_CHECK(false, "this machine runs no programs with roles"); }
 }  // namespace
 
+std::string Dialect::any_lane(const std::string&) const { no_roles(); }
+void Dialect::mended(TileWriter&) const { no_roles(); }
 void Dialect::acquire(TileWriter&, const Acquire&) const { no_roles(); }
 void Dialect::signal(TileWriter&, const Signal&) const { no_roles(); }
 void Dialect::advance(TileWriter&, const Advance&) const { no_roles(); }
@@ -99,7 +102,7 @@ void TileWriter::put_elements(const Put& put) {
   const TensorInfo& source = program_.expressions.tensor(channel.source);
   const int extent = source.role == TensorRole::value ? program_.info.v_head_dim : program_.info.head_dim;
   const std::string position_name = source.role == TensorRole::query ? "i" : "j";
-  out_.open(fmt::format("for (int e = thread; e < {}; e += {})", to.rows * to.cols, program_.threads()));
+  out_.open(fmt::format("for (int e = thread; e < {}; e += {})", to.rows * to.cols, threads()));
   out_.line(fmt::format("const int row = e / {0}, d = e % {0};", to.cols));
   out_.line(fmt::format("const int {} = {} + row;", position_name, scalar(put.first_row)));
   out_.line("float value = 0.0f;");
@@ -109,7 +112,8 @@ void TileWriter::put_elements(const Put& put) {
   const std::string value = source_element(channel);
   out_.line(fmt::format("value = {};", value));
   out_.close();
-  out_.line(fmt::format("{}[{}] = {};", to.name, shared_index(to, "row", "d"), from_f32(to.type, "value")));
+  out_.line(
+      fmt::format("{}[{}] = {};", array_of(to), shared_index(to, "row", "d"), from_f32(to.type, "value")));
   out_.close();
 }
 
@@ -166,7 +170,7 @@ void TileWriter::move_elements(const Move& move) {
   const Tile& shared = to_shared ? to : from;
   open_registers(std::get<FragmentLayout>(registers.layout).register_count());
   const std::string element =
-      fmt::format("{}[{}]", shared.name,
+      fmt::format("{}[{}]", array_of(shared),
                   shared_index(shared, position(registers, TileAxis::row, "r"),
                                registers.cols == 1 ? "0" : position(registers, TileAxis::col, "r")));
   out_.line(to_shared ? fmt::format("{} = {};", element, from_f32(shared.type, registers.name + "[r]"))

@@ -17,7 +17,7 @@ class SourceWriter {
   void comment(std::string_view text) { line("// " + std::string(text)); }
   void raw(std::string_view text) { text_ += text; }  // whole lines of a prelude
   void open(std::string_view text) {
-    line(std::string(text) + " {");
+    line(text.empty() ? "{" : std::string(text) + " {");
     ++depth_;
   }
   void close(std::string_view suffix = "") {

@@ -10,34 +10,63 @@ std::string combine(ReduceOp op, const std::string& a, const std::string& b) {
   return op == ReduceOp::max ? fmt::format("af_max({}, {})", a, b) : fmt::format("{} + {}", a, b);
 }
 
+namespace {
+std::string grouped(const std::string& text, ReduceOp op) {
+  return op == ReduceOp::sum ? "(" + text + ")" : text;
+}
+}  // namespace
+
 std::string TileWriter::write() {
   dialect_.begin(*this);
-  program_.rows ? row_scalars() : workgroup_scalars();
+  if (program_.rows)
+    row_scalars();
+  else if (program_.schedule.groups == 0)
+    workgroup_scalars();
+  else
+    size_scalars();
   body(program_.body);
   dialect_.end(*this);
   return out_.text();
 }
 
+void TileWriter::size_scalars() {
+  out_.line("const int batch = args.batch, sq = args.sq, skv = args.skv;");
+  out_.line(fmt::format("const int q_tiles = (sq + {}) / {};", program_.schedule.block_q - 1,
+                        program_.schedule.block_q));
+}
+
 // Which tile this workgroup computes, where its heads start, and where each thread's rows and columns are.
 void TileWriter::workgroup_scalars() {
   const ProgramInfo& info = program_.info;
-  const Schedule& schedule = program_.schedule;
-  out_.line("const int batch = args.batch, sq = args.sq, skv = args.skv;");
-  out_.line(fmt::format("const int q_tiles = (sq + {}) / {};", schedule.block_q - 1, schedule.block_q));
+  size_scalars();
   out_.line(fmt::format("if (block >= batch * {} * q_tiles) return;", info.heads));
   out_.comment("longest rows first");
-  out_.line(fmt::format("const int q_begin = (q_tiles - 1 - block % q_tiles) * {};", schedule.block_q));
+  out_.line(
+      fmt::format("const int q_begin = (q_tiles - 1 - block % q_tiles) * {};", program_.schedule.block_q));
   out_.line(fmt::format("const int h = block / q_tiles % {};", info.heads));
   out_.line(fmt::format("const int b = block / q_tiles / {};", info.heads));
+  head_offsets();
+  std::vector<const Tile*> tiles;
+  for (const Tile& tile : program_.tiles) tiles.push_back(&tile);
+  declare_tiles(tiles);
+}
+
+void TileWriter::head_offsets(const std::set<std::string>* tensors) {
+  const ProgramInfo& info = program_.info;
   out_.line(info.heads == info.kv_heads ? "const int g = h;"
                                         : fmt::format("const int g = h / {};", info.heads / info.kv_heads));
   for (const Channel& channel : program_.channels) {
+    if (!channel.tile.valid()) continue;
     const TensorInfo& tensor = program_.expressions.tensor(channel.source);
-    define_base(tensor.name, tensor.role == TensorRole::query ? "h" : "g");
+    if (tensors == nullptr || tensors->count(tensor.name) != 0)
+      define_base(tensor.name, tensor.role == TensorRole::query ? "h" : "g");
   }
+}
 
-  for (const Tile& tile : program_.tiles) {
-    const auto* layout = std::get_if<FragmentLayout>(&tile.layout);
+void TileWriter::declare_tiles(const std::vector<const Tile*>& tiles) {
+  lane_parts_.clear();
+  for (const Tile* tile : tiles) {
+    const auto* layout = std::get_if<FragmentLayout>(&tile->layout);
     if (layout == nullptr) continue;
     for (TileAxis axis : {TileAxis::row, TileAxis::col}) {
       const std::string lanes = digit_sum(layout->lanes, axis, "lane"),
@@ -45,13 +74,13 @@ void TileWriter::workgroup_scalars() {
       const std::string text = lanes == "0" ? warps : warps == "0" ? lanes : lanes + " + " + warps;
       if (text == "0" || lane_parts_.count(text) != 0) continue;
       std::string name = axis == TileAxis::row ? "thread_row" : "thread_col";
-      if (lane_parts_.size() >= 2) name += "_" + tile.name;
+      if (lane_parts_.size() >= 2) name += "_" + tile->name;
       out_.line(fmt::format("const int {} = {};", name, text));
       lane_parts_[text] = name;
     }
   }
-  for (const Tile& tile : program_.tiles)
-    if (tile.space == Space::registers) dialect_.declare(*this, tile);
+  for (const Tile* tile : tiles)
+    if (tile->space == Space::registers) dialect_.declare(*this, *tile);
 }
 
 void TileWriter::define_base(const std::string& tensor, const char* head) {
@@ -94,13 +123,36 @@ std::string TileWriter::element_of(const std::string& name, const Tile& over, co
   return name;  // a scalar
 }
 
+// A coordinate is the sum of what the thread brings ("j_at", once) and what the register brings ("j_step", a
+// constant when the loop is unrolled). Expressions may name either. Opens a scope if there is any.
+bool TileWriter::open_coordinates(const Tile& tile, NodeId value) {
+  bool opened = false;
+  for (const auto& [dim, axis] : {std::pair{tile.row, TileAxis::row}, std::pair{tile.col, TileAxis::col}}) {
+    if ((axis == TileAxis::row ? tile.rows : tile.cols) == 1 || !reads_coordinate(value, dim.axis)) continue;
+    if (!opened) out_.open("");
+    opened = true;
+    const std::string thread = thread_position(tile, axis);
+    const std::string at = dim.base.empty() ? thread : thread == "0" ? dim.base : dim.base + " + " + thread;
+    out_.line(fmt::format("const int {}_at = {};", name(dim.axis), dialect_.anchor(at)));
+  }
+  return opened;
+}
+
 void TileWriter::write(const Map& s) {
   const Tile& to = tile(s.to);
   const int count = std::get<FragmentLayout>(to.layout).register_count();
+  const bool has_coordinates = open_coordinates(to, s.value);
   const auto value_at = [&](const std::string& reg) {
-    for (const auto& [dim, axis] : {std::pair{to.row, TileAxis::row}, std::pair{to.col, TileAxis::col}})
-      if ((axis == TileAxis::row ? to.rows : to.cols) > 1 && reads_index(s.value, dim.axis))
-        out_.line(fmt::format("const int {} = {};", name(dim.axis), coordinate(to, axis, reg)));
+    for (const auto& [dim, axis] : {std::pair{to.row, TileAxis::row}, std::pair{to.col, TileAxis::col}}) {
+      if ((axis == TileAxis::row ? to.rows : to.cols) == 1 || !reads_coordinate(s.value, dim.axis)) continue;
+      const std::string_view n = name(dim.axis);
+      const std::string step = register_position(to, axis, reg);
+      if (reads_variable(s.value, fmt::format("{}_step", n)))
+        out_.line(fmt::format("const int {}_step = {};", n, step));
+      if (reads_index(s.value, dim.axis))
+        out_.line(step == "0" ? fmt::format("const int {0} = {0}_at;", n)
+                              : fmt::format("const int {0} = {0}_at + {1};", n, step));
+    }
     return expression(s.value, {[&](const std::string& variable) { return element_of(variable, to, reg); },
                                 [](Axis axis) { return std::string(name(axis)); },
                                 {}});
@@ -115,6 +167,7 @@ void TileWriter::write(const Map& s) {
     out_.line(fmt::format("{}[r] = {};", to.name, value));
   }
   out_.close();
+  if (has_coordinates) out_.close();
 }
 
 void TileWriter::combine_lanes(const Tile& vector, ReduceOp op, const FragmentLayout& layout) {
@@ -127,14 +180,22 @@ void TileWriter::combine_lanes(const Tile& vector, ReduceOp op, const FragmentLa
   }
 }
 
+// Neighbours in a row are combined first: half as many steps depend on the one before.
 void TileWriter::write(const RowReduce& s) {
   const Tile &to = tile(s.to), &from = tile(s.from);
   const auto& layout = std::get<FragmentLayout>(from.layout);
   if (!s.accumulate)
     dialect_.fill(*this, Fill{s.to, s.op == ReduceOp::max ? -std::numeric_limits<double>::infinity() : 0});
-  open_registers(layout.register_count());
+  const bool pairs = !layout.registers.empty() && layout.registers[0] == Digit{2, TileAxis::col, 1};
   const std::string own = fmt::format("{}[{}]", to.name, vector_index(from, TileAxis::row, "r"));
-  out_.line(fmt::format("{} = {};", own, combine(s.op, own, from.name + "[r]")));
+  if (pairs)
+    open_loop(fmt::format("for (int r = 0; r < {}; r += 2)", layout.register_count()));
+  else
+    open_registers(layout.register_count());
+  const std::string first = from.name + "[r]";
+  out_.line(fmt::format(
+      "{} = {};", own,
+      combine(s.op, own, pairs ? grouped(combine(s.op, first, from.name + "[r + 1]"), s.op) : first)));
   out_.close();
   if (s.across_lanes) combine_lanes(to, s.op, layout);
 }
@@ -143,15 +204,15 @@ void TileWriter::write(const LaneReduce& s) {
   combine_lanes(tile(s.tile), s.op, std::get<FragmentLayout>(tile(s.of).layout));
 }
 
-void TileWriter::write(const Scrub& s) {
+void TileWriter::scrub_elements(const Scrub& s) {
   const Tile& t = tile(s.tile);
-  out_.open(fmt::format("for (int e = thread; e < {}; e += {})", t.rows * t.cols, program_.threads()));
+  out_.open(fmt::format("for (int e = thread; e < {}; e += {})", t.rows * t.cols, threads()));
   const int fast = std::get<SharedLayout>(t.layout).column_major ? t.rows : t.cols;
   const std::string slow_text = fmt::format("e / {}", fast), fast_text = fmt::format("e % {}", fast);
   const bool major = std::get<SharedLayout>(t.layout).column_major;
   out_.line(fmt::format("const int at = {};",
                         shared_index(t, major ? fast_text : slow_text, major ? slow_text : fast_text)));
-  const std::string element = fmt::format("{}[at]", t.name);
+  const std::string element = fmt::format("{}[at]", array_of(t));
   out_.open(fmt::format("if (!af_is_finite_{}({}))", name(t.type), element));
   out_.line(fmt::format("{} = {}(0.0f);", element, "af_to_" + std::string(name(t.type))));
   out_.line(dialect_.raise(s.flag));
@@ -159,33 +220,42 @@ void TileWriter::write(const Scrub& s) {
   out_.close();
 }
 
+// Element d of row i: what the keys that it may see hold of NaN and infinity.
 void TileWriter::write(const Restore& s) {
   const ProgramInfo& info = program_.info;
   const TensorInfo& value = program_.expressions.tensor(s.value);
-  out_.open(fmt::format("if ({})", dialect_.is_raised(s.flag)));
-  out_.open(fmt::format("for (int e = thread; e < {}; e += {})", program_.schedule.block_q * info.v_head_dim,
-                        program_.threads()));
-  out_.line(fmt::format("const int i = {} + e / {}, d = e % {};", scalar(s.first_row), info.v_head_dim,
-                        info.v_head_dim));
+  const int dims = info.v_head_dim;
+  const bool in_place = s.in.valid();
+  const std::string raised = dialect_.is_raised(s.flag);
+  out_.open(fmt::format("if ({})", in_place ? dialect_.any_lane(raised) : raised));
+  out_.open(
+      fmt::format("for (int e = thread; e < {}; e += {})", program_.schedule.block_q * dims, threads()));
+  out_.line(fmt::format("const int i = {} + e / {}, d = e % {};", scalar(s.first_row), dims, dims));
   out_.line("float extra = 0.0f;");
   out_.line("bool found = false;");
   out_.open(fmt::format("for (int j = {}; i < {} && j < {}; ++j)", scalar(s.begin), scalar(s.row_limit),
                         scalar(s.end)));
-  out_.line(
-      fmt::format("const float v_jd = {};",
-                  dialect_.load_global(value.name, value.dtype,
-                                       fmt::format("{} + {} * args.{}_stride_s + d", base_of(value.name),
-                                                   dialect_.int64("j"), value.name))));
+  const std::string v_at =
+      fmt::format("{} + {} * args.{}_stride_s + d", base_of(value.name), dialect_.int64("j"), value.name);
+  out_.line(fmt::format("const float v_jd = {};", dialect_.load_global(value.name, value.dtype, v_at)));
   out_.line("if (af_is_finite_f32(v_jd)) continue;");
   out_.line(fmt::format("if ({}) {{ extra += v_jd; found = true; }}", scalar(s.mask)));
   out_.close();
-  const std::string at =
-      fmt::format("{} + {} * args.{}_stride_s + d", base_of(s.output), dialect_.int64("i"), s.output);
   out_.open("if (found)");
-  dialect_.store_global(out_, s.output, info.dtype, at,
-                        fmt::format("{} + extra", dialect_.load_global(s.output, info.dtype, at)));
+  if (in_place) {
+    const Tile& to = tile(s.in);
+    const std::string at = shared_index(to, fmt::format("e / {}", dims), "d");
+    out_.line(
+        fmt::format("{0}[{1}] = af_to_{2}(af_from_{2}({0}[{1}]) + extra);", array_of(to), at, name(to.type)));
+  } else {
+    const std::string at =
+        fmt::format("{} + {} * args.{}_stride_s + d", base_of(s.output), dialect_.int64("i"), s.output);
+    dialect_.store_global(out_, s.output, info.dtype, at,
+                          fmt::format("{} + extra", dialect_.load_global(s.output, info.dtype, at)));
+  }
   out_.close();
   out_.close();
+  if (in_place) dialect_.mended(*this);
   out_.close();
 }
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 
 #include "backends/common/dialect.h"
@@ -21,7 +22,8 @@ struct Surroundings {
 
 class TileWriter {
  public:
-  TileWriter(const TileProgram& program, const Dialect& dialect) : program_(program), dialect_(dialect) {}
+  TileWriter(const TileProgram& program, const Dialect& dialect)
+      : program_(program), dialect_(dialect), threads_(program.threads()) {}
 
   std::string write();
 
@@ -35,13 +37,17 @@ class TileWriter {
   std::string expression(NodeId root, const Surroundings& surroundings);
   // A uniform scalar.
   std::string scalar(NodeId root);
+  // Reads the coordinate on the axis, or one of its parts (see write(Map)).
+  bool reads_coordinate(NodeId root, Axis axis) const;
   bool reads_index(NodeId root, Axis axis) const;
+  bool reads_variable(NodeId root, std::string_view name) const;
 
   // ---- coordinates --------------------------------------------------------------------------
-  // Position in the tile of register `reg` (text) of this thread, on one axis.
-  std::string position(const Tile& tile, TileAxis axis, const std::string& reg);
-  // The same plus the tile's base: the coordinate in the problem.
-  std::string coordinate(const Tile& tile, TileAxis axis, const std::string& reg);
+  // Position in the tile of register `reg` (text) of this thread, on one axis: the thread's part, the
+  // register's part, and their sum.
+  std::string thread_position(const Tile& tile, TileAxis axis) const;
+  std::string register_position(const Tile& tile, TileAxis axis, const std::string& reg) const;
+  std::string position(const Tile& tile, TileAxis axis, const std::string& reg) const;
   // Register of `vector` (per row or per column of `over`) that belongs to register `reg` of `over`.
   std::string vector_index(const Tile& over, TileAxis axis, const std::string& reg) const;
   // Element of a shared tile: index into its array.
@@ -53,12 +59,25 @@ class TileWriter {
   // Offset (64-bit scalar) of the head that this workgroup reads or writes: "q_base", "o_base", ...
   static std::string base_of(const std::string& tensor) { return tensor + "_base"; }
 
+  // A shared tile's array: its name, or the slot at the cursor of its channel.
+  std::string array_of(const Tile& tile) const;
+  // Threads that run the body at hand: the workgroup's, or a role's (of one group).
+  int threads() const { return threads_; }
+  void set_threads(int threads) { threads_ = threads; }
+
+  // ---- parts of a kernel ----------------------------------------------------------------------
+  // thread_row, thread_col: where each thread's elements of these tiles are; and the tiles' registers.
+  void declare_tiles(const std::vector<const Tile*>& tiles);
+  // The head of keys and values, and where the heads of tensors (of all, or these) start; reads h and b.
+  void head_offsets(const std::set<std::string>* tensors = nullptr);
+
   // ---- generic leaves -----------------------------------------------------------------------
   void put_elements(const Put& put);
   // Element d of row i or j of the source, transformed: writes what it needs and returns its text.
   std::string source_element(const Channel& channel);
   void multiply_elements(const Mma& mma);  // fused multiply-adds from shared memory
   void move_elements(const Move& move);
+  void scrub_elements(const Scrub& scrub);
   void store_elements(const Store& store);
 
   void body(const Body& statements);
@@ -86,7 +105,7 @@ class TileWriter {
   void write(const LaneReduce& s);
   void write(const ScaleRows& s) { dialect_.scale_rows(*this, s); }
   void write(const Barrier& s) { out_.line(dialect_.barrier(s.scope)); }
-  void write(const Scrub& s);
+  void write(const Scrub& s) { dialect_.scrub(*this, s); }
   void write(const Store& s);
   void write(const Restore& s);
   void write(const MapRows& s);
@@ -94,15 +113,18 @@ class TileWriter {
   void write(const If& s);
   void write(const TileLoop& s);
 
+  void size_scalars();
   void workgroup_scalars();
   void row_scalars();  // of a program that divides rows
   void define_base(const std::string& tensor, const char* head);
+  bool open_coordinates(const Tile& tile, NodeId value);
   void combine_lanes(const Tile& vector, ReduceOp op, const FragmentLayout& layout);
   std::string element_of(const std::string& name, const Tile& over, const std::string& reg);
 
   const TileProgram& program_;
   const Dialect& dialect_;
   SourceWriter out_;
+  int threads_;
   std::map<std::string, std::string> lane_parts_;  // expression -> name of the scalar that holds it
 };
 

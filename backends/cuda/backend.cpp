@@ -2,6 +2,7 @@
 
 #include "backends/common/tile_writer.h"
 #include "backends/cuda/dialect.h"
+#include "backends/cuda/hopper_dialect.h"
 #include "backends/cuda/targets.h"
 #include "runtime/cuda.h"
 
@@ -14,8 +15,9 @@ class CudaBackend : public Backend {
   std::vector<Target> targets() const override { return cuda::targets(); }
 
   Result<Source> emit(const TileProgram& program) const override {
-    const CudaDialect dialect;
-    return Source{TileWriter(program, dialect).write(), program.name, "cu"};
+    if (program.schedule.groups > 0)
+      return Source{TileWriter(program, HopperDialect{}).write(), program.name, "cu"};
+    return Source{TileWriter(program, CudaDialect{}).write(), program.name, "cu"};
   }
 
   Result<Binary> assemble(const Source& source, const Target& target) const override {

@@ -1,9 +1,16 @@
 // Device functions at the head of every CUDA kernel: conversions, asynchronous copies, matrix fragments.
 #pragma once
 
+#include <string>
 #include <string_view>
+
+#include "ir/tile.h"
 
 namespace attnfuse::cuda {
 std::string_view prelude_types();  // before the common prelude
 std::string_view prelude();        // after it
+// What programs with roles call beyond that, sm_90a: mbarriers, bulk tensor copies, wgmma of the shapes that
+// the program's products have.
+std::string hopper_prelude(const TileProgram& program);
+
 }  // namespace attnfuse::cuda

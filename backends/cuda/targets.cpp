@@ -27,7 +27,33 @@ MatrixUnit fma() {
   return unit;
 }
 
-Target target(const char* arch, const char* title, int shared_kib) {
+// wgmma.mma_async.m64nNk16: PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16". One accumulator step
+// is 8 columns; the first operand in registers is the accumulator of the product before, packed.
+MatrixUnit wgmma() {
+  MatrixUnit unit;
+  unit.leaf = "wgmma";
+  unit.operands = {DType::f16, DType::bf16};
+  unit.m = 64;
+  unit.n = 8;
+  unit.k = 16;
+  unit.accumulator = {{{2, kCol, 1}, {2, kRow, 8}}, {{4, kCol, 2}, {8, kRow, 1}}, {{4, kRow, 16}}};
+  unit.accumulator_is_operand = true;
+  return unit;
+}
+
+// Tensor copies in bulk and products of four warps. Head dims, groups of 64 rows, keys a step, query slots,
+// key and value slots, registers of a consumer and of a producer thread, whether groups take turns.
+void add_pipeline(Target& t) {
+  const std::vector<DType> half = {DType::f16, DType::bf16};
+  t.pipeline = PipelineUnits{wgmma()};
+  t.pipelines = {
+      {half, 8, 64, 3, 128, 2, 2, 160, 32, true},    {half, 72, 128, 2, 128, 2, 2, 224, 56, true},
+      {half, 136, 192, 2, 128, 1, 2, 224, 56, true},  // values of up to 128
+      {half, 136, 192, 2, 112, 1, 2, 224, 56, true}, {half, 200, 256, 2, 80, 1, 2, 232, 40, true},
+  };
+}
+
+Target target(const char* arch, const char* title, int shared_kib, int compute_units) {
   Target t;
   t.name = std::string("cuda:") + arch;
   t.backend = "cuda";
@@ -38,6 +64,7 @@ Target target(const char* arch, const char* title, int shared_kib) {
   t.shared_bytes = shared_kib * 1024;
   t.registers_per_thread = 255;
   t.max_grid_x = 2147483647;
+  t.compute_units = compute_units;
   t.copy = CopyKind::async;
   t.async_copy_min_bytes = 16;
   t.units = {mma_sync(), fma()};
@@ -86,13 +113,15 @@ Target with(Rates rates, Target target) {
 
 // Rates that are not measured: data sheets, matrix and memory rates at 85%.
 std::vector<Target> targets() {
-  return {
-      with(rates(108, 1.41, 64, 265, 1730), target("sm_80", "NVIDIA A100", 163)),
-      with(rates(58, 2.04, 128, 103, 255), target("sm_89", "NVIDIA L4, L40, RTX 4090", 99)),  // L4
-      with(h200(), target("sm_90a", "NVIDIA H100, H200", 227)),
-      with(rates(148, 1.85, 128, 1910, 6800), target("sm_100a", "NVIDIA B200", 227)),
-      with(rates(170, 2.41, 128, 178, 1520), target("sm_120a", "NVIDIA RTX 5090", 99)),
+  std::vector<Target> all = {
+      with(rates(108, 1.41, 64, 265, 1730), target("sm_80", "NVIDIA A100", 163, 108)),
+      with(rates(58, 2.04, 128, 103, 255), target("sm_89", "NVIDIA L4, L40, RTX 4090", 99, 58)),  // L4
+      with(h200(), target("sm_90a", "NVIDIA H100, H200", 227, 132)),
+      with(rates(148, 1.85, 128, 1910, 6800), target("sm_100a", "NVIDIA B200", 227, 148)),
+      with(rates(170, 2.41, 128, 178, 1520), target("sm_120a", "NVIDIA RTX 5090", 99, 170)),
   };
+  add_pipeline(all[2]);
+  return all;
 }
 
 }  // namespace attnfuse::cuda

@@ -17,6 +17,7 @@ struct Options {
   std::string target, shape = "b=1,sq=1024,skv=1024";
   int launches = 20;
   Rotation rotation = Rotation::automatic;
+  ScheduleKind schedule = ScheduleKind::automatic;
 };
 
 int bench(Options options) {
@@ -27,7 +28,7 @@ int bench(Options options) {
     if (!best) return fail(best.errors());
     options.target = *best;
   }
-  auto opened = conformance::Executor::open(options.target);
+  auto opened = conformance::Executor::open(options.target, with_schedule(options.schedule));
   if (!opened) return fail(opened.errors());
   auto executor = std::move(opened).value();
   if (options.specs.empty())
@@ -67,6 +68,7 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--launches", options->launches, "Timed launches")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
+  add_schedule_option(*command, options->schedule);
   add_rotation(*command, options->rotation, Sizing::known);
   command->callback([&action, options, command] {
     if (command->get_subcommands().empty()) action = [options] { return bench(*options); };

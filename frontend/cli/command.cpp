@@ -12,10 +12,22 @@
 
 #include <fmt/format.h>
 
+#include <map>
+
 #include "conformance/examples.h"
 #include "frontend/parser.h"
 
 namespace attnfuse::cli {
+
+void add_schedule_option(CLI::App& command, ScheduleKind& kind) {
+  static const std::map<std::string, ScheduleKind> kNames = {{"automatic", ScheduleKind::automatic},
+                                                             {"portable", ScheduleKind::portable},
+                                                             {"hopper", ScheduleKind::hopper}};
+  command
+      .add_option("--schedule", kind, "automatic, portable or hopper; a program it does not take is an error")
+      ->transform(CLI::CheckedTransformer(kNames, CLI::ignore_case).description(""))
+      ->option_text("NAME");
+}
 namespace {
 
 constexpr std::size_t kMostSpecBytes = 1 << 20;

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "ir/graph.h"
+#include "passes/passes.h"
 #include "runtime/tensor.h"
 
 namespace attnfuse::cli {
@@ -26,6 +27,14 @@ void add_explain(CLI::App& app, Action& action);
 void add_conform(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_demo(CLI::App& app, Action& action);
+
+// --schedule automatic | portable | hopper
+void add_schedule_option(CLI::App& command, ScheduleKind& kind);
+inline CompileOptions with_schedule(ScheduleKind kind) {
+  CompileOptions options;
+  options.schedule_kind = kind;
+  return options;
+}
 
 // A program and the text it came from.
 struct Spec {

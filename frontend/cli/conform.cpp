@@ -1,5 +1,6 @@
 // attnfuse conform: proves a device against the reference, or lists what a target supports.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "conformance/cases.h"
 #include "conformance/crash_note.h"
@@ -23,6 +24,7 @@ struct Options {
   int jobs = 1;
   Rotation rotation = Rotation::automatic;
   bool full = false, list = false;
+  ScheduleKind schedule = ScheduleKind::automatic;
 };
 
 Result<std::vector<Case>> chosen_cases(const Options& options) {
@@ -79,7 +81,7 @@ void print_outcome(const Outcome& outcome, const std::string& target) {
 Result<std::vector<Executor>> open_executors(const Options& options) {
   std::vector<Executor> executors;
   for (int worker = 0; worker < options.jobs; ++worker) {
-    auto executor = Executor::open(options.target);
+    auto executor = Executor::open(options.target, with_schedule(options.schedule));
     if (!executor) return executor.errors();
     executors.push_back(std::move(executor).value());
   }
@@ -98,16 +100,25 @@ class Watch {
     for (const std::string& command : at_) note += "  " + command + "\n";
     leave_crash_note(note);
   }
+  // A terminal shows where it stands all the time, a log ten times.
   void ended(const Outcome& outcome) {
-    fmt::print(stderr, "\r{:60}\r", "");
+    if (is_terminal_) fmt::print(stderr, "\r{:60}\r", "");
     print_outcome(outcome, target_);
-    fmt::print(stderr, "{}/{} {}", ++done_, total_, outcome.tested.family);
+    ++done_;
+    if (is_terminal_)
+      fmt::print(stderr, "{}/{} {}", done_, total_, outcome.tested.family);
+    else if (done_ * 10 / total_ != (done_ - 1) * 10 / total_)
+      fmt::print(stderr, "{}/{} {}\n", done_, total_, outcome.tested.family);
+  }
+  void end() const {
+    if (is_terminal_) fmt::print(stderr, "\r{:60}\r", "");
   }
 
  private:
   std::string target_;
   std::vector<std::string> at_;
   std::size_t total_, done_ = 0;
+  bool is_terminal_ = isatty(STDERR_FILENO) != 0;
 };
 
 int check(const Options& options, const std::vector<Case>& cases) {
@@ -120,7 +131,7 @@ int check(const Options& options, const std::vector<Case>& cases) {
   const auto outcomes = run_cases(executors, cases,
                                   {[&](std::size_t worker, const Case& c) { watch.begins(worker, c); },
                                    [&](const Outcome& outcome) { watch.ended(outcome); }});
-  fmt::print(stderr, "\r{:60}\r", "");
+  watch.end();
   if (options.random > 0)
     for (const Outcome& outcome : outcomes)
       if (outcome.verdict == Verdict::failed) {
@@ -140,7 +151,7 @@ int check(const Options& options, const std::vector<Case>& cases) {
 
 int support(const Options& options, bool all) {
   std::vector<Target> targets = all_targets();
-  auto opened = Executor::open(options.target);
+  auto opened = Executor::open(options.target, with_schedule(options.schedule));
   if (!all) {
     const auto target = find_target(options.target);
     if (!target) return fail(target.errors());
@@ -191,6 +202,7 @@ void add_conform(CLI::App& app, Action& action) {
   add_rotation(*command, options->rotation, Sizing::known);
   command->add_flag("--full", options->full, "All cases; minutes on a GPU, hours on a CPU");
   command->add_flag("--list", options->list, "Print the case lines instead of running them");
+  add_schedule_option(*command, options->schedule);
   command->callback([&action, options] { action = [options] { return conform(*options); }; });
 }
 

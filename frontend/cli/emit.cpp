@@ -16,6 +16,7 @@ struct Options {
   std::string spec, target, directory;
   int alignment = 16;
   Rotation rotation = Rotation::fuse;
+  ScheduleKind schedule = ScheduleKind::automatic;
 };
 
 int write_all(const Options& options, const std::vector<std::pair<std::string, std::string>>& files) {
@@ -59,6 +60,7 @@ int emit(const Options& options) {
   if (!target) return fail(target.errors());
   CompileOptions compile;
   compile.vector_bytes = options.alignment;
+  compile.schedule_kind = options.schedule;
   const auto programs = plan_programs(spec->graph, *target, compile, options.rotation);
   if (!programs) return fail(programs.errors(), spec->text);
   const Backend* backend = find_backend(target->backend);
@@ -89,6 +91,7 @@ void add_emit(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({2, 4, 8, 16}))
       ->capture_default_str();
   add_rotation(*command, options->rotation, Sizing::unknown);
+  add_schedule_option(*command, options->schedule);
   command->callback([&action, options] { action = [options] { return emit(*options); }; });
 }
 

@@ -15,6 +15,7 @@ struct Options {
   int alignment = 16;
   bool rotation_table = false;
   Rotation rotation = Rotation::automatic;
+  ScheduleKind schedule = ScheduleKind::automatic;
 };
 
 std::string copy_text(CopyKind copy) {
@@ -80,6 +81,7 @@ int explain(const Options& options) {
   if (!sizes) return fail(sizes.errors());
   CompileOptions compile;
   compile.vector_bytes = options.alignment;
+  compile.schedule_kind = options.schedule;
   if (options.rotation_table) {
     const auto table = rotation_markdown(spec->graph, *target);
     if (!table) return fail(table.errors(), spec->text);
@@ -122,6 +124,7 @@ void add_explain(CLI::App& app, Action& action) {
   command->add_flag("--rotation-table", options->rotation_table,
                     "Only the predicted times of every rotation over many lengths, as a table");
   command->add_option("--picture", options->picture, "SVG file of the tile classes of head 0");
+  add_schedule_option(*command, options->schedule);
   command->callback([&action, options] { action = [options] { return explain(*options); }; });
 }
 

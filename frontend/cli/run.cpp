@@ -19,6 +19,7 @@ struct Options {
   std::uint64_t seed = 1;
   bool check = false;
   Rotation rotation = Rotation::automatic;
+  ScheduleKind schedule = ScheduleKind::automatic;
 };
 
 struct Call {
@@ -82,7 +83,7 @@ int run(Options options) {
     if (!best) return fail(best.errors());
     options.target = *best;
   }
-  auto opened = conformance::Executor::open(options.target);
+  auto opened = conformance::Executor::open(options.target, with_schedule(options.schedule));
   if (!opened) return fail(opened.errors());
   auto executor = std::move(opened).value();
   auto prepared = executor.prepare(spec->graph, spec->text, call->inputs, call->sizes,
@@ -118,6 +119,7 @@ void add_run(CLI::App& app, Action& action) {
   command->add_option("--outputs", options->outputs, "Safetensors file to write o and lse to");
   add_rotation(*command, options->rotation, Sizing::known);
   command->add_flag("--check", options->check, "Compare with the double-precision reference");
+  add_schedule_option(*command, options->schedule);
   command->callback([&action, options] { action = [options] { return run(*options); }; });
 }
 

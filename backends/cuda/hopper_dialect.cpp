@@ -1,0 +1,491 @@
+#include "backends/cuda/hopper_dialect.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "backends/common/tile_writer.h"
+#include "backends/cuda/prelude.h"
+
+namespace attnfuse::cuda {
+namespace {
+
+constexpr int kWarp = 32;
+constexpr int kRowBytes = kSwizzleBytes;  // of a panel
+// Descriptors count in units of 16 bytes.
+constexpr int kDescriptorUnit = 16;
+
+std::string slot_of(const Channel& channel) {
+  return channel.slots == 1 ? "" : fmt::format(" + {}_slot", channel.name);
+}
+std::string barrier_of(const Channel& channel, int stage) {
+  return fmt::format("{}_{}{}", channel.name, channel.stages.at(std::size_t(stage)).name, slot_of(channel));
+}
+
+int panel_columns(const Tile& tile) { return kSwizzleBytes / size_in_bytes(tile.type); }
+int panels(const Tile& tile) { return (tile.cols + panel_columns(tile) - 1) / panel_columns(tile); }
+int panel_bytes(const Tile& tile) { return tile.rows * kRowBytes; }
+
+// Queries and outputs are read once, keys and values again by other workgroups.
+std::string cache_hint(TensorRole role) {
+  return role == TensorRole::query ? "af_evict_first" : "af_evict_last";
+}
+
+std::string rows_of_group(const TileWriter& writer, const std::string& row) {
+  return writer.program().schedule.groups > 1 ? fmt::format("group * {} + {}", writer.program().unit.m, row)
+                                              : row;
+}
+
+// What the statements of a role name.
+class Uses {
+ public:
+  Uses(const TileProgram& program, const Body& statements)
+      : program_(program), tiles_(program.tiles.size()), channels_(program.channels.size()) {
+    body(statements);
+  }
+
+  std::vector<const Tile*> registers() const {
+    std::vector<const Tile*> result;
+    for (std::size_t t = 0; t < tiles_.size(); ++t)
+      if (tiles_[t] && program_.tiles[t].space == Space::registers) result.push_back(&program_.tiles[t]);
+    return result;
+  }
+  bool channel(std::size_t index) const { return channels_[index]; }
+
+ private:
+  void body(const Body& statements) {
+    for (const Statement& statement : statements)
+      std::visit([&](const auto& s) { visit(s); }, statement.kind);
+  }
+  void use(TileId id) {
+    if (id.valid()) tiles_[std::size_t(id.value)] = true;
+  }
+  void use(ChannelId id) { channels_[std::size_t(id.value)] = true; }
+  template <class T>
+  void visit(const T&) {}
+  void visit(const Fill& s) { use(s.tile); }
+  void visit(const Map& s) { use(s.to); }
+  void visit(const Mma& s) { use(s.accumulator), use(s.a), use(s.b); }
+  void visit(const Move& s) { use(s.to), use(s.from); }
+  void visit(const Acquire& s) { use(s.channel); }
+  void visit(const Signal& s) { use(s.channel); }
+  void visit(const If& s) { body(s.body); }
+  void visit(const While& s) { body(s.body); }
+  void visit(const WorkItems& s) { use(s.ring), body(s.body); }
+
+  const TileProgram& program_;
+  std::vector<bool> tiles_, channels_;
+};
+
+// Tensors whose elements the statements read where they lie, rather than through the copy engine.
+void collect_direct(const TileProgram& program, const Body& statements, std::set<std::string>& tensors) {
+  for (const Statement& statement : statements)
+    std::visit(
+        overloaded{[&](const Put& s) {
+                     const Channel& channel = program.channel(s.channel);
+                     if (channel.kind != CopyKind::bulk)
+                       tensors.insert(program.expressions.tensor(channel.source).name);
+                   },
+                   [&](const Restore& s) { tensors.insert(program.expressions.tensor(s.value).name); },
+                   [&](const If& s) { collect_direct(program, s.body, tensors); },
+                   [&](const While& s) { collect_direct(program, s.body, tensors); }, [](const auto&) {}},
+        statement.kind);
+}
+
+bool takes_turns(const Body& statements) {
+  return std::any_of(statements.begin(), statements.end(), [](const Statement& statement) {
+    return std::visit(
+        overloaded{[](const Turn&) { return true; }, [](const If& s) { return takes_turns(s.body); },
+                   [](const While& s) { return takes_turns(s.body); },
+                   [](const WorkItems& s) { return takes_turns(s.body); }, [](const auto&) { return false; }},
+        statement.kind);
+  });
+}
+
+}  // namespace
+
+// ---- the kernel -------------------------------------------------------------------------------
+
+void HopperDialect::begin(TileWriter& writer) const {
+  const TileProgram& program = writer.program();
+  begin_file(writer, prelude_types(), std::string(prelude()) + hopper_prelude(program));
+  SourceWriter& out = writer.out();
+  out.open(fmt::format(
+      "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(const __grid_constant__ Arguments args)",
+      program.threads(), program.name));
+  out.line("extern __shared__ __align__(1024) unsigned char shared_memory[];");
+  int offset = 0;
+  const auto pointer = [&](const std::string& type, const std::string& name, int at,
+                           const std::string& comment) {
+    out.line(fmt::format("{0}* const {1} = reinterpret_cast<{0}*>(shared_memory + {2});{3}", type, name, at,
+                         comment.empty() ? "" : "  // " + comment));
+  };
+  std::vector<int> starts(program.tiles.size(), -1);
+  for (const Channel& channel : program.channels) {
+    if (!channel.tile.valid()) continue;
+    const Tile& tile = writer.tile(channel.tile);
+    starts[std::size_t(channel.tile.value)] = offset;
+    pointer(type(tile.type), tile.name, offset,
+            fmt::format("{} x {}{}", tile.rows, tile.cols,
+                        channel.slots > 1 ? fmt::format(", {} slots", channel.slots) : ""));
+    offset += channel.slots * slot_bytes(tile);
+  }
+  for (const Tile& tile : program.tiles)
+    if (tile.memory_of.valid())
+      pointer(type(tile.type), tile.name, starts.at(std::size_t(tile.memory_of.value)),
+              "in the place of " + writer.tile(tile.memory_of).name);
+  pointer("int", "has_nonfinite", offset, "");
+  offset += kFlagBytes;
+  for (const Channel& channel : program.channels) {
+    if (channel.tile.valid()) continue;
+    pointer("int4", channel.name + "_ring", offset, "query tile, head, batch entry, whether there is one");
+    offset += channel.slots * kWorkItemBytes;
+  }
+  for (const Channel& channel : program.channels)
+    for (const ChannelStage& stage : channel.stages) {
+      pointer("af_u64", channel.name + "_" + stage.name, offset, "");
+      offset += channel.slots * 8;
+    }
+  out.line("const int thread = int(threadIdx.x);");
+  out.open("if (thread == 0)");
+  out.line("*has_nonfinite = 0;");
+  for (const Channel& channel : program.channels)
+    for (const ChannelStage& stage : channel.stages)
+      out.line(fmt::format("for (int x = 0; x < {}; ++x) af_barrier_init({}_{} + x, {});", channel.slots,
+                           channel.name, stage.name, stage.arrivals));
+  out.line("af_barrier_init_fence();");
+  out.close();
+  out.line("__syncthreads();");
+}
+
+// The branch on 128 threads comes first: register budgets are theirs. Every group of a role has a copy of its
+// own: with its number a constant, the compiler sees that loops, slots and descriptors are the same for all
+// its threads.
+void HopperDialect::roles(TileWriter& writer, const Roles& roles) const {
+  SourceWriter& out = writer.out();
+  const TileProgram& program = writer.program();
+  const int together = program.target.pipeline->group_threads;
+  const int at_start = program.target.pipeline->registers_at_start(program.threads());
+  out.line(fmt::format("const int quarter = af_uniform(thread / {});", together));
+  for (std::size_t r = 0; r < roles.roles.size();) {
+    const Role& first = roles.roles[r];
+    const int quarter = first.first_thread / together;
+    for (int group = 0; group < first.groups; ++group) {
+      out.open(fmt::format("{}if (quarter == {})", r == 0 ? "" : "else ", quarter + group));
+      out.line(
+          fmt::format("af_registers_{}<{}>();", first.registers > at_start ? "inc" : "dec", first.registers));
+      if (first.groups > 1) {
+        out.comment(fmt::format("role {}, group {}", first.name, group));
+        role_body(writer, first, group);
+      } else {
+        for (std::size_t n = r; n < roles.roles.size() && roles.roles[n].first_thread / together == quarter;
+             ++n) {
+          const Role& role = roles.roles[n];
+          const int at = role.first_thread, end = at + role.threads;
+          out.comment("role " + role.name);
+          out.open(fmt::format("{}if ({})", n == r ? "" : "else ",
+                               role.threads == 1 ? fmt::format("thread == {}", at)
+                                                 : fmt::format("thread >= {} && thread < {}", at, end)));
+          role_body(writer, role, 0);
+          out.close();
+        }
+      }
+      out.close();
+    }
+    while (r < roles.roles.size() && roles.roles[r].first_thread / together == quarter) ++r;
+  }
+}
+
+void HopperDialect::role_body(TileWriter& writer, const Role& role, int group) const {
+  SourceWriter& out = writer.out();
+  const TileProgram& program = writer.program();
+  const int threads = role.threads / role.groups;
+  writer.set_threads(threads);
+  if (role.groups > 1) out.line(fmt::format("constexpr int group = {};", group));
+  if (threads > 1) {
+    out.line(fmt::format("const int thread = int(threadIdx.x) - {};", role.first_thread + group * threads));
+    out.line(fmt::format("const int lane = thread % {0}, warp = thread / {0};", kWarp));
+  }
+  const Uses uses(program, role.body);
+  for (std::size_t c = 0; c < program.channels.size(); ++c) {
+    if (!uses.channel(c)) continue;
+    const Channel& channel = program.channels[c];
+    if (channel.slots > 1) out.line(fmt::format("int {}_slot = 0;", channel.name));
+    out.line(fmt::format("af_u32 {}_phase = 0;", channel.name));
+  }
+  writer.declare_tiles(uses.registers());
+  if (takes_turns(role.body) && group == role.groups - 1)
+    out.line(fmt::format("af_named_arrive(1, {});", 2 * threads));
+  writer.body(role.body);
+}
+
+// ---- work -------------------------------------------------------------------------------------
+
+void HopperDialect::work_items(TileWriter& writer, const WorkItems& items) const {
+  SourceWriter& out = writer.out();
+  const TileProgram& program = writer.program();
+  const ProgramInfo& info = program.info;
+  const Channel& ring = program.channel(items.ring);
+  const std::string name = ring.name;
+  const int group = info.heads / info.kv_heads;
+  if (items.hands_out) {
+    // Keys and values of the heads that are worked on together stay in the second-level cache.
+    constexpr int kSectionBytes = 40 << 20;
+    const int bytes_per_key = (info.head_dim + info.v_head_dim) * size_in_bytes(info.dtype);
+    out.line(fmt::format("const int items = batch * {} * q_tiles;", info.heads));
+    out.comment("heads in a section: a power of two of key heads whose keys and values fit the cache");
+    out.line(fmt::format("const int fitting = {} / max(skv, 1);", kSectionBytes / bytes_per_key));
+    out.line(
+        fmt::format("const int section_heads = {} << (31 - __clz(min(max(fitting, 1), 1 << 20)));", group));
+    out.line("int item = int(blockIdx.x);");
+    out.open("for (;;)");
+    out.line(fmt::format("af_wait({}, {}_phase ^ 1);", barrier_of(ring, 1), name));
+    out.line("const bool more = item < items;");
+    out.line(
+        "const int section = item / (section_heads * q_tiles), in_section = item - section * section_heads * "
+        "q_tiles;");
+    out.line(fmt::format(
+        "const int heads_here = max(1, min(section_heads, batch * {} - section * section_heads));",
+        info.heads));
+    out.comment("longest rows first");
+    out.line("const int q_tile = q_tiles - 1 - in_section / heads_here;");
+    out.line("const int head = section * section_heads + in_section % heads_here;");
+    out.line(fmt::format("const int h = head % {0}, b = head / {0};", info.heads));
+    out.line(fmt::format("{}_ring[{}_slot] = make_int4(q_tile, h, b, more ? 1 : 0);", name, name));
+    out.line(fmt::format("af_arrive({});", barrier_of(ring, 0)));
+  } else {
+    out.open("for (;;)");
+    out.line(fmt::format("af_wait({}, {}_phase);", barrier_of(ring, 0), name));
+    out.line(fmt::format("const int4 taken = {}_ring[{}_slot];", name, name));
+    if (writer.threads() > 1) out.line("__syncwarp();");
+    out.line(
+        fmt::format("{}af_arrive({});", writer.threads() > 1 ? "if (lane == 0) " : "", barrier_of(ring, 1)));
+    out.line("const bool more = taken.w != 0;");
+    out.line("const int q_tile = taken.x, h = taken.y, b = taken.z;");
+  }
+  advance(writer, {items.ring});
+  out.line("if (!more) break;");
+  out.line(fmt::format("const int q_begin = q_tile * {};", program.schedule.block_q));
+  std::set<std::string> direct;
+  collect_direct(program, items.body, direct);
+  writer.head_offsets(&direct);
+  writer.body(items.body);
+  if (items.hands_out) out.line("item = int(gridDim.x + atomicAdd(args.counter, 1u));");
+  out.close();
+  if (!items.hands_out) return;
+  out.comment("the last workgroup leaves the counters as it found them");
+  out.line("__threadfence();");
+  out.open("if (atomicAdd(args.counter + 1, 1u) == gridDim.x - 1)");
+  out.line("args.counter[0] = 0;");
+  out.line("args.counter[1] = 0;");
+  out.close();
+}
+
+void HopperDialect::turn(TileWriter& writer, const Turn& turn) const {
+  const int groups = writer.program().schedule.groups, threads = 2 * writer.threads();
+  writer.out().line(turn.pass ? fmt::format("af_named_arrive(1 + (group + 1) % {}, {});", groups, threads)
+                              : fmt::format("af_named_sync(1 + group, {});", threads));
+}
+
+std::string HopperDialect::any_lane(const std::string& condition) const {
+  return fmt::format("__any_sync(0xffffffffu, {})", condition);
+}
+
+void HopperDialect::mended(TileWriter& writer) const {
+  writer.out().line("af_fence_async();");
+  writer.out().line("__syncwarp();");
+}
+
+// Per-row results. Predicated, not branched: behind a branch on lanes the compiler takes loops, slots and
+// descriptors for different in every lane.
+void HopperDialect::store(TileWriter& writer, const Store& store) const {
+  SourceWriter& out = writer.out();
+  const Tile& from = writer.tile(store.from);
+  const auto& layout = std::get<FragmentLayout>(from.layout);
+  std::string writes;
+  int divisor = 1;
+  for (const Digit& digit : layout.lanes) {
+    if (digit.stride == 0 && digit.extent > 1)
+      writes += fmt::format("lane / {} % {} == 0 && ", divisor, digit.extent);
+    divisor *= digit.extent;
+  }
+  writer.open_registers(layout.register_count());
+  out.line(fmt::format("const int i = {} + {};", writer.scalar(store.first_row),
+                       writer.position(from, TileAxis::row, "r")));
+  out.line(fmt::format("af_store_if({}i < {}, args.{}_ptr, {} + {} * args.{}_stride_s, {}[r]);", writes,
+                       writer.scalar(store.row_limit), store.output, TileWriter::base_of(store.output),
+                       int64("i"), store.output, from.name));
+  out.close();
+}
+
+// ---- channels ---------------------------------------------------------------------------------
+
+void HopperDialect::acquire(TileWriter& writer, const Acquire& acquire) const {
+  const Channel& channel = writer.program().channel(acquire.channel);
+  const bool is_refill = std::size_t(acquire.stage) + 1 == channel.stages.size();
+  writer.out().line(fmt::format("af_wait({}, {}_phase{});", barrier_of(channel, acquire.stage), channel.name,
+                                is_refill ? " ^ 1" : ""));
+}
+
+void HopperDialect::signal(TileWriter& writer, const Signal& signal) const {
+  const Channel& channel = writer.program().channel(signal.channel);
+  SourceWriter& out = writer.out();
+  if (signal.wrote) out.line("af_fence_async();");
+  if (writer.threads() > 1) out.line("__syncwarp();");
+  out.line(fmt::format("{}af_arrive({});", writer.threads() > 1 ? "if (lane == 0) " : "",
+                       barrier_of(channel, signal.stage)));
+}
+
+void HopperDialect::advance(TileWriter& writer, const Advance& advance) const {
+  const Channel& channel = writer.program().channel(advance.channel);
+  SourceWriter& out = writer.out();
+  if (channel.slots == 1) return out.line(fmt::format("{}_phase ^= 1;", channel.name));
+  out.line(fmt::format("{0}_slot = {0}_slot == {1} ? 0 : {0}_slot + 1;", channel.name, channel.slots - 1));
+  out.line(fmt::format("{0}_phase ^= {0}_slot == 0;", channel.name));
+}
+
+void HopperDialect::put(TileWriter& writer, const Put& put) const {
+  const Channel& channel = writer.program().channel(put.channel);
+  if (channel.kind != CopyKind::bulk) return CudaDialect::put(writer, put);
+  SourceWriter& out = writer.out();
+  const Tile& tile = writer.tile(channel.tile);
+  const TensorInfo& source = writer.program().expressions.tensor(channel.source);
+  if (writer.threads() > 1) out.open("if (lane == 0)");
+  out.line(fmt::format("af_expect({}, {});", barrier_of(channel, 0), panels(tile) * panel_bytes(tile)));
+  const std::string first = writer.scalar(put.first_row);
+  for (int panel = 0; panel < panels(tile); ++panel)
+    out.line(fmt::format("af_bulk_load({} + {}, &args.{}_map, {}, {}, {}, {}, b, {});", writer.array_of(tile),
+                         panel * tile.rows * panel_columns(tile), source.name, barrier_of(channel, 0),
+                         panel * panel_columns(tile), first, source.role == TensorRole::query ? "h" : "g",
+                         cache_hint(source.role)));
+  if (writer.threads() > 1) out.close();
+}
+
+void HopperDialect::bulk_store(TileWriter& writer, const BulkStore& store) const {
+  SourceWriter& out = writer.out();
+  const TileProgram& program = writer.program();
+  const TileId slot = program.channel(store.channel).tile;
+  const Tile& tile = *std::find_if(program.tiles.begin(), program.tiles.end(),
+                                   [&](const Tile& t) { return t.memory_of == slot; });
+  const std::string first = writer.scalar(store.first_row);
+  if (writer.threads() > 1) out.open("if (lane == 0)");
+  for (int panel = 0; panel < panels(tile); ++panel)
+    out.line(fmt::format("af_bulk_store(&args.{}_map, {} + {}, {}, {}, h, b, af_evict_first);", store.output,
+                         writer.array_of(tile), panel * tile.rows * panel_columns(tile),
+                         panel * panel_columns(tile), first));
+  out.line("af_bulk_commit();");
+  out.line("af_bulk_wait_read<0>();");
+  if (writer.threads() > 1) out.close();
+}
+
+void HopperDialect::bulk_drain(TileWriter& writer) const { writer.out().line("af_bulk_wait<0>();"); }
+
+// Whole chunks; the slow path is taken only where there is something to mend.
+void HopperDialect::scrub(TileWriter& writer, const Scrub& scrub) const {
+  SourceWriter& out = writer.out();
+  const Tile& tile = writer.tile(scrub.tile);
+  const int chunk = kSwizzleChunkBytes / size_in_bytes(tile.type), per_row = (tile.cols + chunk - 1) / chunk;
+  writer.out().line("#pragma unroll 4");
+  out.open(fmt::format("for (int e = thread; e < {}; e += {})", tile.rows * per_row, writer.threads()));
+  out.line(fmt::format("if (af_scrub_{}({} + {})) {}", name(tile.type), writer.array_of(tile),
+                       TileWriter::shared_index(tile, fmt::format("e / {}", per_row),
+                                                fmt::format("e % {} * {}", per_row, chunk)),
+                       raise(scrub.flag)));
+  out.close();
+}
+
+// ---- products ---------------------------------------------------------------------------------
+
+// k steps of 16: rows of 128 bytes hold four of them, the next panel the next four. Operands whose rows
+// contract move on by 16 rows.
+void HopperDialect::mma(TileWriter& writer, const Mma& mma) const {
+  SourceWriter& out = writer.out();
+  const Tile &acc = writer.tile(mma.accumulator), &a = writer.tile(mma.a), &b = writer.tile(mma.b);
+  const int unit_k = writer.program().unit.k, steps = a.cols / unit_k;
+  const int step_units = unit_k * size_in_bytes(b.type) / kDescriptorUnit;
+  const int steps_per_panel = kRowBytes / (unit_k * size_in_bytes(b.type));
+  const auto along_rows = [&](const Tile& tile) {
+    return fmt::format("k % {0} * {1} + k / {0} * {2}", steps_per_panel, step_units,
+                       panel_bytes(tile) / kDescriptorUnit);
+  };
+  constexpr int kRowsTogether = 8;  // rows of one repetition of the swizzle
+  out.open("");
+  if (a.space == Space::shared)
+    out.line(fmt::format(
+        "const af_u64 a = af_descriptor({}{}, 16, {});", writer.array_of(a),
+        writer.program().schedule.groups > 1 ? fmt::format(" + group * {}", acc.rows * panel_columns(a)) : "",
+        kRowsTogether * kRowBytes));
+  out.line(fmt::format("const af_u64 b = af_descriptor({}, {}, {});", writer.array_of(b),
+                       mma.b_rows_contract ? panel_bytes(b) : 16, kRowsTogether * kRowBytes));
+  out.line(fmt::format("af_keep({});", acc.name));
+  out.line("af_wgmma_fence();");
+  writer.open_loop(fmt::format("for (int k = 0; k < {}; ++k)", steps));
+  const std::string b_at = mma.b_rows_contract
+                               ? fmt::format("b + k * {}", unit_k * kRowBytes / kDescriptorUnit)
+                               : "b + (" + along_rows(b) + ")";
+  const std::string accumulate = mma.cleared ? "k != 0" : "1";
+  if (a.space == Space::shared)
+    out.line(fmt::format("af_wgmma_ss_{}({}, a + ({}), {}, {});", name(b.type), acc.name, along_rows(a), b_at,
+                         accumulate));
+  else
+    out.line(fmt::format(
+        "af_wgmma_rs_{0}({1}, {2}[4 * k], {2}[4 * k + 1], {2}[4 * k + 2], {2}[4 * k + 3], {3}, {4});",
+        name(b.type), acc.name, a.name, b_at, accumulate));
+  out.close();
+  out.line("af_wgmma_commit();");
+  out.close();
+  if (!mma.issued) mma_wait(writer, {0, mma.accumulator});
+}
+
+void HopperDialect::mma_wait(TileWriter& writer, const MmaWait& wait) const {
+  if (wait.after.valid()) {
+    const Tile& after = writer.tile(wait.after);
+    for (int r = 0; r < std::get<FragmentLayout>(after.layout).register_count(); ++r)
+      writer.out().line(fmt::format("af_after({}[{}]);", after.name, r));
+  }
+  writer.out().line(fmt::format("af_wgmma_wait<{}>();", wait.pending));
+  writer.out().line(fmt::format("af_keep({});", writer.tile(wait.ready).name));
+}
+
+void HopperDialect::scale_rows(TileWriter& writer, const ScaleRows& scale) const {
+  if (!scale.skip_ones) return CudaDialect::scale_rows(writer, scale);
+  const Tile& factor = writer.tile(scale.factor);
+  std::string condition;
+  for (int r = 0; r < std::get<FragmentLayout>(factor.layout).register_count(); ++r)
+    condition += fmt::format("{}{}[{}] != 1.0f", r == 0 ? "" : " || ", factor.name, r);
+  writer.out().open(fmt::format("if ({})", any_lane(condition)));
+  CudaDialect::scale_rows(writer, scale);
+  writer.out().close();
+}
+
+// An accumulator into its rows of a shared tile, 16 columns at a time. Addresses are computed here, once a
+// query tile: they must not take registers from the loop.
+void HopperDialect::move(TileWriter& writer, const Move& move) const {
+  const Tile &to = writer.tile(move.to), &from = writer.tile(move.from);
+  SourceWriter& out = writer.out();
+  const std::string pack = fmt::format("af_pack_{}", name(to.type));
+  const auto pair = [&](const std::string& reg) {
+    return fmt::format("{0}({1}[{2}], {1}[{2} + 1])", pack, from.name, reg);
+  };
+  out.open("");
+  out.line("const int l = af_opaque(lane);");
+  writer.open_loop(fmt::format("for (int n = 0; n + 1 < {}; n += 2)", from.cols / 8));
+  out.line(fmt::format(
+      "af_stmatrix({} + {}, {}, {}, {}, {});", writer.array_of(to),
+      TileWriter::shared_index(to, rows_of_group(writer, "warp * 16 + l % 16"), "n * 8 + l / 16 * 8"),
+      pair("4 * n"), pair("4 * n + 2"), pair("4 * n + 4"), pair("4 * n + 6")));
+  out.close();
+  if (from.cols / 8 % 2 != 0) {
+    const int last = from.cols / 8 - 1;
+    for (int half : {0, 1})
+      out.line(fmt::format(
+          "*reinterpret_cast<af_u32*>({} + {}) = {};", writer.array_of(to),
+          TileWriter::shared_index(to, rows_of_group(writer, fmt::format("warp * 16 + l / 4 + {}", 8 * half)),
+                                   fmt::format("{} + l % 4 * 2", last * 8)),
+          pair(std::to_string(4 * last + 2 * half))));
+  }
+  out.close();
+}
+
+}  // namespace attnfuse::cuda

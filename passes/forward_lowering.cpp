@@ -1,0 +1,280 @@
+#include "passes/forward_lowering.h"
+
+#include <cmath>
+
+#include "ir/algorithm.h"
+
+namespace attnfuse {
+namespace {
+
+constexpr double kLog2E = 1.4426950408889634;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+ForwardLowering::ForwardLowering(const Graph& graph, const Target& target, const Schedule& schedule,
+                                 ForwardTiles plan)
+    : plan_(std::move(plan)) {
+  program_.name = "attention_" + graph.info().name;  // never a keyword
+  program_.info = graph.info();
+  program_.target = target;
+  program_.schedule = schedule;
+  program_.expressions = graph;
+  program_.tiles = plan_.tiles;
+  program_.outputs = {{"o", program_.info.dtype, true}, {"lse", DType::f32, false}};
+  read_graph();
+  if (masked_) classes_ = classify_tiles(g(), mask_root_);
+  lower_scores();
+}
+
+// -- what the program says ----------------------------------------------------------------------
+
+void ForwardLowering::read_graph() {
+  const NodeId o = g().output("o");
+  const NodeId attend = g().operand(o, 0);
+  normalize_ = g().operand(attend, 0);
+  value_ = g().operand(attend, 1);
+  scores_ = find<Scores>(g());
+  query_ = g().operand(scores_, 0);
+  key_ = g().operand(scores_, 1);
+  score_root_ = g().operand(normalize_, 0);
+  mask_root_ = g().operand(normalize_, 1);
+  if (std::get<Normalize>(g().node(normalize_).kind).kind == NormalizeKind::softmax_sink)
+    sink_ = g().operand(normalize_, 2);
+  for (std::uint32_t t = 0; t < g().tensors().size(); ++t) {
+    if (g().tensor({t}).role == TensorRole::query) q_tensor_ = {t};
+    if (g().tensor({t}).role == TensorRole::key) k_tensor_ = {t};
+    if (g().tensor({t}).role == TensorRole::value) v_tensor_ = {t};
+  }
+  const auto* constant = as<Constant>(g().node(mask_root_));
+  masked_ = constant == nullptr || constant->value == 0;
+}
+
+// -- arguments ----------------------------------------------------------------------------------
+
+void ForwardLowering::add_field(ParamField field) {
+  const int step = alignment(field.kind);
+  program_.param_bytes = (program_.param_bytes + step - 1) / step * step;
+  field.offset = program_.param_bytes;
+  program_.param_bytes += size_in_bytes(field.kind);
+  program_.params.push_back(std::move(field));
+}
+
+void ForwardLowering::add_tensor_fields(const std::string& tensor, const std::vector<std::string>& dims) {
+  add_field({ParamField::Kind::pointer, tensor + "_ptr", tensor, 0, Size::sq, 0});
+  for (std::size_t dim = 0; dim < dims.size(); ++dim)
+    add_field({ParamField::Kind::stride, tensor + "_stride_" + dims[dim], tensor, int(dim), Size::sq, 0});
+}
+
+void ForwardLowering::add_params() {
+  for (TensorId id : {q_tensor_, k_tensor_, v_tensor_})
+    add_tensor_fields(g().tensor(id).name, {"b", "h", "s"});
+  add_tensor_fields("o", {"b", "h", "s"});
+  add_tensor_fields("lse", {"b", "h", "s"});
+  for (const TensorInfo& tensor : g().tensors()) {
+    if (tensor.role != TensorRole::captured) continue;
+    std::vector<std::string> dims;
+    for (std::size_t dim = 0; dim < tensor.shape.size(); ++dim) dims.push_back(std::to_string(dim));
+    add_tensor_fields(tensor.name, dims);
+  }
+  for (Size size : {Size::batch, Size::sq, Size::skv})
+    add_field({ParamField::Kind::size, std::string(name(size)), "", 0, size, 0});
+  program_.param_bytes = (program_.param_bytes + 7) / 8 * 8;
+}
+
+ChannelId ForwardLowering::add_channel(const std::string& name, TileId tile, TensorId source, NodeId value) {
+  Channel channel{name, tile, source, {}, program_.schedule.copy, program_.schedule.vector_bytes};
+  if (as<Input>(g().node(value)) == nullptr) {
+    channel.transform = value;
+    channel.kind = CopyKind::direct;  // the expression runs between load and store
+  }
+  program_.channels.push_back(channel);
+  return {int(program_.channels.size()) - 1};
+}
+
+// -- expressions --------------------------------------------------------------------------------
+
+NodeId ForwardLowering::op(ScalarOp op, std::initializer_list<NodeId> operands) {
+  // Bounds of plain programs are constants: keep them readable.
+  std::vector<double> values;
+  for (NodeId operand : operands)
+    if (const auto* constant = as<Constant>(g().node(operand))) values.push_back(constant->value);
+  const ScalarOpInfo& row = info(op);
+  if (values.size() == operands.size() && row.result == ValueType::i32) return i32(row.value(values));
+  return g().apply(op, operands);
+}
+
+NodeId ForwardLowering::tile_element(TileId id) {
+  const Tile& tile = program_.tile(id);
+  const Axes axes = tile.cols == 1 ? Axes{Axis::b, Axis::h, tile.row.axis}
+                                   : Axes{Axis::b, Axis::h, tile.row.axis, tile.col.axis};
+  return g().variable(tile.name, ValueType::f32, axes);
+}
+
+NodeId ForwardLowering::first_key_of(const std::string& tile) {
+  return op(ScalarOp::imul, {scalar(tile), i32(program_.schedule.block_k)});
+}
+
+NodeId ForwardLowering::bind(NodeId root, const std::map<std::string, NodeId>& scalars) {
+  std::map<NodeId, NodeId> bound;
+  for (std::uint32_t v = 0; v < g().size(); ++v)
+    if (const auto* variable = as<Variable>(g().node({v})))
+      if (const auto found = scalars.find(variable->name); found != scalars.end()) bound[{v}] = found->second;
+  return substitute(g(), root, bound);
+}
+
+NodeId ForwardLowering::bind_tile(NodeId root, const std::string& tile) {
+  const NodeId begin = first_key_of(tile);
+  return bind(root,
+              {{"k_begin", begin}, {"k_end", op(ScalarOp::iadd, {begin, i32(program_.schedule.block_k)})}});
+}
+
+// A vector beside the scores: one value per row or per column.
+TileId ForwardLowering::add_vector(const std::string& name, ValueType type, TileAxis axis) {
+  const Tile& scores = program_.tile(plan_.scores_rows);
+  const bool per_row = axis == TileAxis::row;
+  Tile tile = scores;
+  tile.name = name;
+  tile.type = type == ValueType::i32 ? DType::i32 : type == ValueType::boolean ? DType::boolean : DType::f32;
+  tile.rows = per_row ? scores.rows : 1;
+  tile.cols = per_row ? 1 : scores.cols;
+  tile.layout = vector_along(std::get<FragmentLayout>(scores.layout), axis);
+  program_.tiles.push_back(tile);
+  return {int(program_.tiles.size()) - 1};
+}
+
+// Computes what does not change along the loop before it, what changes by key once per tile.
+NodeId ForwardLowering::hoist_from(NodeId root, const std::string& prefix) {
+  const Hoisted hoisted = hoister_.run(root, prefix);
+  for (const auto& value : hoisted.scalars) before_.push_back({Let{value.name, value.value}});
+  for (const auto& value : hoisted.rows)
+    before_.push_back({Map{add_vector(value.name, g().node(value.value).type, TileAxis::row), value.value}});
+  for (const auto& value : hoisted.columns)
+    per_tile_.push_back(
+        {Map{add_vector(value.name, g().node(value.value).type, TileAxis::col), value.value}});
+  return hoisted.root;
+}
+
+void ForwardLowering::lower_scores() {
+  const NodeId s = tile_element(plan_.scores_rows);
+  const NodeId with_tile = substitute(g(), score_root_, {{scores_, s}});
+  const Peeled peeled = peel_factor(g(), with_tile);
+  factor_ = peeled.factor;
+  score_value_ = hoist_from(peeled.rest, "score");
+  score_is_identity_ = score_value_ == s;
+  is_allowed_ = hoist_from(within_keys(masked_ ? mask_root_ : NodeId{}), "mask");
+  if (sink_.valid()) sink_ = hoist_from(sink_, "sink");
+}
+
+// mask && j < skv. A bound on j of the row's own, and the end of the keys, is one comparison of the
+// register's part of j with what is left of the bound for this thread.
+NodeId ForwardLowering::within_keys(NodeId mask) {
+  const NodeId j = g().index(Axis::j), skv = size(Size::skv);
+  const auto up_to = [&](NodeId bound) {
+    return op(ScalarOp::ile, {scalar_along("j_step"), op(ScalarOp::isub, {bound, scalar_along("j_at")})});
+  };
+  const NodeId last = op(ScalarOp::isub, {skv, i32(1)});
+  if (!mask.valid()) return up_to(last);
+  const auto* compare = as<Apply>(g().node(mask));
+  const auto is_bound = [&](ScalarOp ops, int side) {
+    if (compare == nullptr || compare->op != ops) return false;
+    const auto* index = as<Index>(g().node(g().operand(mask, side)));
+    return index != nullptr && index->axis == Axis::j &&
+           g().node(g().operand(mask, 1 - side)).axes.within({Axis::b, Axis::h, Axis::i});
+  };
+  if (is_bound(ScalarOp::ile, 0)) return up_to(op(ScalarOp::imin, {g().operand(mask, 1), last}));
+  if (is_bound(ScalarOp::ige, 1)) return up_to(op(ScalarOp::imin, {g().operand(mask, 0), last}));
+  return op(ScalarOp::logical_and, {op(ScalarOp::ilt, {j, skv}), mask});
+}
+
+// exp(factor * (value - max)) as a power of two. With a factor below 1 the product cannot overflow and one
+// fused multiply-add does it; else the difference comes first.
+NodeId ForwardLowering::exponential(NodeId value, NodeId max) {
+  const NodeId scale = f32(factor_ * kLog2E);
+  if (factor_ * kLog2E <= 1)
+    return op(ScalarOp::exp2,
+              {op(ScalarOp::sub, {op(ScalarOp::mul, {value, scale}), op(ScalarOp::mul, {max, scale})})});
+  return op(ScalarOp::exp2, {op(ScalarOp::mul, {op(ScalarOp::sub, {value, max}), scale})});
+}
+
+// -- statements ---------------------------------------------------------------------------------
+
+void ForwardLowering::add_bounds(Body& body) {
+  const double block_q = program_.schedule.block_q, block_k = program_.schedule.block_k;
+  add(body, Let{"q_end",
+                op(ScalarOp::imin, {op(ScalarOp::iadd, {scalar("q_begin"), i32(block_q)}), size(Size::sq)})});
+  NodeId first = i32(0), end = size(Size::skv);
+  if (masked_) {
+    first = op(ScalarOp::imax, {classes_.first_key, i32(0)});
+    end = op(ScalarOp::imin, {classes_.end_key, end});
+  }
+  add(body, Let{"key_end", end});
+  add(body, Let{"tile_begin", op(ScalarOp::idiv, {first, i32(block_k)})});
+  add(body, Let{"tile_end", op(ScalarOp::idiv,
+                               {op(ScalarOp::iadd, {scalar("key_end"), i32(block_k - 1)}), i32(block_k)})});
+}
+
+void ForwardLowering::start_rows(Body& body) {
+  body.insert(body.end(), before_.begin(), before_.end());
+  add(body, Fill{plan_.output, 0});
+  add(body, Fill{plan_.row_sum, 0});
+  if (sink_.valid())
+    add(body, Map{plan_.row_max, op(ScalarOp::mul, {sink_, f32(1 / factor_)})});
+  else
+    add(body, Fill{plan_.row_max, -kInfinity});
+}
+
+void ForwardLowering::add_softmax(Body& body, NodeId partial) {
+  const TileId rows = plan_.scores_rows;
+  const NodeId s = tile_element(rows);
+  if (!score_is_identity_) add(body, Map{rows, score_value_});
+  if (partial.valid()) {
+    const Map masking{rows, op(ScalarOp::select, {is_allowed_, s, f32(-kInfinity)})};
+    if (as<Constant>(g().node(partial)) != nullptr)
+      add(body, masking);
+    else
+      add(body, If{partial, {{masking}}});
+  }
+
+  const NodeId row_max = tile_element(plan_.row_max);
+  const NodeId safe = tile_element(plan_.row_max_safe);
+  add(body, Map{plan_.row_max_before, row_max});
+  add(body, RowReduce{plan_.row_max, rows, ReduceOp::max, true, true});
+  if (max_tolerance_ > 0) {
+    const NodeId before = tile_element(plan_.row_max_before);
+    const NodeId rise = op(ScalarOp::mul, {op(ScalarOp::sub, {row_max, before}), f32(factor_ * kLog2E)});
+    add(body, Map{plan_.row_max,
+                  op(ScalarOp::select, {op(ScalarOp::le, {rise, f32(max_tolerance_)}), before, row_max})});
+  }
+  // A row without any allowed key so far: exp2(-inf - 0) = 0 instead of exp2(-inf - -inf).
+  add(body, Map{plan_.row_max_safe,
+                op(ScalarOp::select, {op(ScalarOp::eq, {row_max, f32(-kInfinity)}), f32(0), row_max})});
+  add(body, Map{plan_.row_factor, exponential(tile_element(plan_.row_max_before), safe)});
+  add(body,
+      Map{plan_.row_sum, op(ScalarOp::mul, {tile_element(plan_.row_sum), tile_element(plan_.row_factor)})});
+  add(body, Map{rows, exponential(s, safe)});
+  add(body, RowReduce{plan_.row_sum, rows, ReduceOp::sum, true, false});
+}
+
+void ForwardLowering::finish_rows(Body& body) {
+  const NodeId sum = tile_element(plan_.row_sum), row_max = tile_element(plan_.row_max);
+  add(body, LaneReduce{plan_.row_sum, plan_.scores_rows, ReduceOp::sum});
+  if (sink_.valid()) {
+    add(body, Map{plan_.row_max_safe,
+                  op(ScalarOp::select, {op(ScalarOp::eq, {row_max, f32(-kInfinity)}), f32(0), row_max})});
+    const NodeId sink = op(ScalarOp::mul, {sink_, f32(1 / factor_)});
+    add(body,
+        Map{plan_.row_sum, op(ScalarOp::add, {sum, exponential(sink, tile_element(plan_.row_max_safe))})});
+  }
+  // A row without any allowed key: o = 0, lse = -inf.
+  add(body, Map{plan_.row_factor, op(ScalarOp::select, {op(ScalarOp::eq, {sum, f32(0)}), f32(0),
+                                                        op(ScalarOp::div, {f32(1), sum})})});
+  add(body, Map{plan_.row_sum,
+                op(ScalarOp::add, {op(ScalarOp::mul, {row_max, f32(factor_)}), op(ScalarOp::log, {sum})})});
+}
+
+NodeId ForwardLowering::allowed_keys() {
+  return op(ScalarOp::logical_and, {op(ScalarOp::ilt, {g().index(Axis::j), size(Size::skv)}), mask_root_});
+}
+
+}  // namespace attnfuse

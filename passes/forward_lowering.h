@@ -1,0 +1,87 @@
+// ForwardLowering: what every forward kernel needs, whatever its schedule: what the program computes,
+// arguments, channels, hoisting, and the statements of scores, softmax and the end of a row. Schedules derive
+// from it and arrange these in their own order.
+#pragma once
+
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "passes/expressions.h"
+#include "passes/forward_tiles.h"
+#include "passes/passes.h"
+
+namespace attnfuse {
+
+class ForwardLowering {
+ protected:
+  ForwardLowering(const Graph& graph, const Target& target, const Schedule& schedule, ForwardTiles plan);
+  ~ForwardLowering() = default;
+
+  Graph& g() { return program_.expressions; }
+
+  // ---- expressions ----
+  NodeId i32(double value) { return g().constant(value, ValueType::i32); }
+  NodeId f32(double value) { return g().constant(value, ValueType::f32); }
+  NodeId size(Size size) { return g().add(SizeOf{size}); }
+  NodeId scalar(const std::string& name) { return g().variable(name, ValueType::i32); }
+  // A part of the key coordinate, see Map in ir/tile.h.
+  NodeId scalar_along(const char* name) { return g().variable(name, ValueType::i32, {Axis::j}); }
+  NodeId op(ScalarOp op, std::initializer_list<NodeId> operands);
+  NodeId tile_element(TileId id);
+  NodeId first_key_of(const std::string& tile);
+  // Tile bounds of classify_tiles for the key tile of that name.
+  NodeId bind_tile(NodeId root, const std::string& tile);
+  NodeId bind(NodeId root, const std::map<std::string, NodeId>& scalars);
+  // exp(factor * (value - max)) as a power of two.
+  NodeId exponential(NodeId value, NodeId max);
+
+  // ---- arguments and channels ----
+  void add_field(ParamField field);
+  void add_params();
+  ChannelId add_channel(const std::string& name, TileId tile, TensorId source, NodeId value);
+
+  // ---- statements ----
+  void add(Body& body, decltype(Statement::kind) statement) { body.push_back({std::move(statement)}); }
+  // q_end, key_end, tile_begin, tile_end of the query tile.
+  void add_bounds(Body& body);
+  // Row statistics before the first key; the output is zero.
+  void start_rows(Body& body);
+  // Scores of tile `k_begin` to probabilities and row statistics; keys are tested where `partial` holds
+  // (invalid: nowhere). Follows per_tile_.
+  void add_softmax(Body& body, NodeId partial);
+  // row_factor = 1 / sum, row_sum = logsumexp.
+  void finish_rows(Body& body);
+  // The keys that row i may see, as a predicate over i and j; past the end included.
+  NodeId allowed_keys();
+
+  ForwardTiles plan_;
+  TileProgram program_;
+  NodeId normalize_, value_, scores_, query_, key_, score_root_, mask_root_, sink_;
+  NodeId score_value_, is_allowed_;
+  TensorId q_tensor_, k_tensor_, v_tensor_;
+  TileClasses classes_;
+  bool masked_ = false, score_is_identity_ = false;
+  double factor_ = 1;
+  // The row maximum may lag behind by this power of two, so that the output need not be scaled: sums and
+  // probabilities have that much room.
+  double max_tolerance_ = 0;
+  Body before_, per_tile_;
+
+ private:
+  void read_graph();
+  void add_tensor_fields(const std::string& tensor, const std::vector<std::string>& dims);
+  TileId add_vector(const std::string& name, ValueType type, TileAxis axis);
+  NodeId hoist_from(NodeId root, const std::string& prefix);
+  void lower_scores();
+  NodeId within_keys(NodeId mask);
+
+  Hoister hoister_{program_.expressions};
+};
+
+// The schedules.
+TileProgram lower_portable(const Graph& graph, const Target& target, const Schedule& schedule);
+TileProgram lower_hopper(const Graph& graph, const Target& target, const Schedule& schedule);
+
+}  // namespace attnfuse

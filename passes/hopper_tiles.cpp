@@ -1,0 +1,67 @@
+#include "passes/hopper_tiles.h"
+
+#include <algorithm>
+
+namespace attnfuse {
+namespace {
+
+int round_up(int value, int step) { return (value + step - 1) / step * step; }
+
+}  // namespace
+
+int group_rows(const Target& target) { return target.pipeline->product.m; }
+
+ForwardTiles plan_hopper_tiles(const ProgramInfo& info, const Target& target, const Schedule& schedule) {
+  ForwardTiles plan;
+  const MatrixUnit& unit = target.pipeline->product;
+  const int rows = group_rows(target), block_k = schedule.block_k, block_q = schedule.block_q;
+  const int head = round_up(info.head_dim, unit.k), v_head = info.v_head_dim;
+  const int reserved = std::max(head, v_head);
+  const TileDim group{Axis::i, "group_begin"}, query{Axis::i, "q_begin"}, key{Axis::j, "k_begin"},
+      dim{Axis::d, ""};
+  const auto add = [&](Tile tile) {
+    plan.tiles.push_back(std::move(tile));
+    return TileId{int(plan.tiles.size()) - 1};
+  };
+  const auto shared = [&](std::string name, int tile_rows, int cols, int reserve, const TileDim& row) {
+    return add({std::move(name), info.dtype, Space::shared, tile_rows, cols, row, dim,
+                SharedLayout{reserve, false, true}});
+  };
+  const auto accumulator = [&](int cols) {
+    return repeated(unit.accumulator, cols / unit.n, unit.n, 1, 0, 1, 0);
+  };
+  const auto registers = [&](std::string name, DType type, int cols, const TileDim& col,
+                             FragmentLayout layout) {
+    return add({std::move(name), type, Space::registers, rows, cols, group, col, std::move(layout)});
+  };
+  plan.query = shared("q_shared", block_q, head, reserved, query);
+  plan.key = shared("k_shared", block_k, head, head, key);
+  plan.value = shared("v_shared", block_k, v_head, v_head, key);
+  plan.scores_shared = shared("o_shared", block_q, v_head, reserved, query);
+  plan.tiles.back().memory_of = plan.query;
+  plan.scores = plan.scores_rows = registers("s", DType::f32, block_k, key, accumulator(block_k));
+  plan.output = registers("o", DType::f32, v_head, dim, accumulator(v_head));
+  plan.weights = registers("p", info.dtype, block_k, key, accumulator(block_k));
+  const FragmentLayout per_row = vector_along(accumulator(block_k), TileAxis::row);
+  const auto vector = [&](const char* name) { return registers(name, DType::f32, 1, key, per_row); };
+  plan.row_max = vector("row_max");
+  plan.row_max_before = vector("row_max_before");
+  plan.row_max_safe = vector("row_max_safe");
+  plan.row_sum = vector("row_sum");
+  plan.row_factor = vector("row_factor");
+  return plan;
+}
+
+Footprint hopper_footprint(const ProgramInfo& info, const Target& target, const Schedule& schedule) {
+  const ForwardTiles plan = plan_hopper_tiles(info, target, schedule);
+  Footprint result;
+  result.threads = schedule.warps * target.warp_size;
+  result.registers = schedule.consumer_registers;
+  result.shared_bytes =
+      schedule.query_slots * slot_bytes(plan.at(plan.query)) +
+      schedule.kv_slots * (slot_bytes(plan.at(plan.key)) + slot_bytes(plan.at(plan.value))) + kFlagBytes +
+      kBookkeepingBytes;
+  return result;
+}
+
+}  // namespace attnfuse

@@ -1,0 +1,433 @@
+// lower_hopper: the schedule for machines with a copy engine and matrix products that run beside other work.
+// A workgroup stays and takes query tiles, the longest first. Its threads have roles:
+//
+//   loader      copies the key tiles that the mask allows, last first, each before the value tile of the step
+//   before scheduler   hands out query tiles and loads their queries, as many ahead as there are slots
+//   transform   in place of the scheduler's load when queries are transformed
+//   cleaner     zeroes non-finite values in tiles that the mask cuts (masked programs only)
+//   storer      writes an output tile from the slot of its query, after it gave the rows that may see them
+//   the
+//               non-finite values back; then it frees the slot
+//   consumer    groups of 64 rows: scores, softmax, output
+//
+// A consumer issues the scores of one key tile, then the output product of the tile before, and computes the
+// softmax of the first while the second runs. Groups take turns in issuing, so that one's softmax runs beside
+// the other's products. The first tile is the one that the mask cuts in causal programs: tiles that are cut
+// and tiles that are whole have a loop each.
+#include "ir/algorithm.h"
+#include "passes/forward_lowering.h"
+#include "passes/hopper_tiles.h"
+
+namespace attnfuse {
+namespace {
+
+constexpr int kWorkSlots = 4;
+constexpr int kWarp = 32;  // threads that signal together
+
+// Stages of the channels.
+constexpr int kFilled = 0;
+enum QueryStage { kQueryFilled, kQueryWritten, kQueryFree };
+enum WorkStage { kWorkPosted, kWorkFree };
+
+class HopperLowering : public ForwardLowering {
+ public:
+  HopperLowering(const Graph& graph, const Target& target, const Schedule& schedule)
+      : ForwardLowering(graph, target, schedule, plan_hopper_tiles(graph.info(), target, schedule)) {
+    program_.unit = target.pipeline->product;
+    group_threads_ = target.pipeline->group_threads;
+    // The output waits for the scaling of the step before where registers are short; see scale_output.
+    scales_late_ = program_.info.v_head_dim > 128;
+    max_tolerance_ = 8;
+  }
+
+  TileProgram run() {
+    split_preset();
+    add_channels();
+    add_arguments();
+    Roles roles;
+    for (const Place& place : places_) roles.roles.push_back(producer(place));
+    Role consumers{
+        "consumer", group_threads_, group_threads_ * groups(), groups(), program_.schedule.consumer_registers,
+        consumer()};
+    roles.roles.push_back(std::move(consumers));
+    add(program_.body, std::move(roles));
+    program_.footprint = hopper_footprint(program_.info, program_.target, program_.schedule);
+    return std::move(program_);
+  }
+
+ private:
+  int groups() const { return program_.schedule.groups; }
+  int consumer_warps() const { return groups() * group_threads_ / kWarp; }
+  // Signals that a role's hand-over takes: one a warp, or one of a single thread.
+  static int signals(int threads) { return (threads + kWarp - 1) / kWarp; }
+
+  enum class Job { loader, scheduler, storer, cleaner, transform };
+  struct Place {
+    Job job;
+    int first_thread, threads;
+  };
+
+  // Who works where among the producer threads, a warp each where there are enough. Roles of one thread may
+  // share a warp: they wait most of the time.
+  void place_producers() {
+    const bool transform = transforms_query_ && !loads_by_warp_;
+    int warp = 1;
+    const auto next = [&] { return kWarp * warp++; };
+    places_.push_back({Job::loader, 0, loads_by_warp_ ? kWarp : 1});
+    if (transform && masked_) places_.push_back({Job::scheduler, 1, 1});
+    places_.push_back({Job::storer, next(), masked_ ? kWarp : 1});
+    if (masked_) places_.push_back({Job::cleaner, next(), kWarp});
+    if (!(transform && masked_)) places_.push_back({Job::scheduler, next(), 1});
+    if (transform) places_.push_back({Job::transform, kWarp * warp, kWarp * (4 - warp)});
+  }
+
+  Role producer(const Place& place) {
+    const int budget = program_.schedule.producer_registers;
+    const auto role = [&](const char* name, Body body) {
+      return Role{name, place.first_thread, place.threads, 1, budget, std::move(body)};
+    };
+    switch (place.job) {
+      case Job::loader:
+        return role("loader", loader());
+      case Job::scheduler:
+        return role("scheduler", scheduler());
+      case Job::storer:
+        return role("storer", storer());
+      case Job::cleaner:
+        return role("cleaner", cleaner());
+      case Job::transform:
+        return role("transform", transform());
+    }
+    ATTNFUSE_CHECK(false, "a producer without a job");
+  }
+
+  int signals_of(Job job) const {
+    int count = 0;
+    for (const Place& place : places_)
+      if (place.job == job) count += signals(place.threads);
+    return count;
+  }
+
+  // score = x + bias with a bias that does not read x: the product starts from the bias, which costs nothing
+  // beside it, while an addition after it would delay the softmax.
+  void split_preset() {
+    const NodeId s = tile_element(plan_.scores_rows);
+    const auto* apply = as<Apply>(g().node(score_value_));
+    if (apply == nullptr || apply->op != ScalarOp::add) return;
+    for (int side : {0, 1}) {
+      const NodeId bias = g().operand(score_value_, 1 - side);
+      if (g().operand(score_value_, side) != s || reads(bias, s)) continue;
+      preset_ = bias;
+      score_value_ = s;
+      score_is_identity_ = true;
+      return;
+    }
+  }
+
+  bool reads(NodeId root, NodeId leaf) {
+    for (NodeId id : cone(g(), {root}))
+      if (id == leaf) return true;
+    return false;
+  }
+
+  // -- channels and arguments -------------------------------------------------------------------
+
+  bool is_transformed(NodeId value) { return as<Input>(g().node(value)) == nullptr; }
+
+  void add_channels() {
+    transforms_query_ = is_transformed(query_);
+    transforms_key_ = is_transformed(key_);
+    transforms_value_ = is_transformed(value_);
+    loads_by_warp_ = transforms_key_ || transforms_value_;
+    place_producers();
+    const int consumers = consumer_warps();
+    const Schedule& schedule = program_.schedule;
+    q_ = channel("q", plan_.query, q_tensor_, query_, schedule.query_slots,
+                 {{"filled", std::max(1, signals_of(Job::transform))}, {"written", consumers}, {"free", 1}});
+    k_ = channel("k", plan_.key, k_tensor_, key_, schedule.kv_slots, {{"filled", 1}, {"free", consumers}});
+    std::vector<ChannelStage> value_stages = {{"filled", 1}, {"free", consumers}};
+    if (masked_) value_stages.insert(value_stages.begin() + 1, {"clean", signals_of(Job::cleaner)});
+    v_ = channel("v", plan_.value, v_tensor_, value_, schedule.kv_slots, value_stages);
+    value_ready_ = masked_ ? 1 : kFilled;
+    value_free_ = int(value_stages.size()) - 1;
+    Channel work{"work", {}, {}, {}, CopyKind::direct};
+    work.slots = kWorkSlots;
+    int readers = consumers;
+    for (const Place& place : places_)
+      if (place.job != Job::scheduler) readers += signals(place.threads);
+    work.stages = {{"posted", 1}, {"free", readers}};
+    program_.channels.push_back(work);
+    work_ = {int(program_.channels.size()) - 1};
+  }
+
+  ChannelId channel(const char* name, TileId tile, TensorId source, NodeId value, int slots,
+                    std::vector<ChannelStage> stages) {
+    const ChannelId id = add_channel(name, tile, source, value);
+    Channel& channel = program_.channels.back();
+    if (channel.kind != CopyKind::direct || !channel.transform.valid()) channel.kind = CopyKind::bulk;
+    channel.slots = slots;
+    channel.stages = std::move(stages);
+    return id;
+  }
+
+  void add_arguments() {
+    for (ChannelId id : {q_, k_, v_})
+      if (program_.channel(id).kind == CopyKind::bulk)
+        add_map(g().tensor(program_.channel(id).source).name, program_.channel(id).tile);
+    add_map("o", plan_.scores_shared);
+    add_params();
+    ParamField counter{ParamField::Kind::counter, "counter", "", 0, Size::sq, 0};
+    add_field(counter);
+    program_.param_bytes = (program_.param_bytes + 63) / 64 * 64;
+  }
+
+  void add_map(const std::string& tensor, TileId id) {
+    const Tile& tile = program_.tile(id);
+    ParamField field{ParamField::Kind::tensor_map, tensor + "_map", tensor, 0, Size::sq, 0};
+    field.box_rows = tile.rows;
+    field.box_columns = kSwizzleBytes / size_in_bytes(tile.type);
+    add_field(field);
+  }
+
+  // -- walking the key tiles --------------------------------------------------------------------
+
+  NodeId lower_by(const std::string& name, double step) {
+    return op(ScalarOp::isub, {scalar(name), i32(step)});
+  }
+  NodeId at_least(const std::string& name, NodeId bound) { return op(ScalarOp::ige, {scalar(name), bound}); }
+
+  // k_tile is the first tile to visit: the last one. There is always one, if need be one without allowed key.
+  void start_walk(Body& body) {
+    add_bounds(body);
+    add(body, Let{"k_tile", op(ScalarOp::imax, {lower_by("tile_end", 1), scalar("tile_begin")}), true});
+    skip_empty(body, ScalarOp::igt);
+  }
+  // k_tile is the next one, below tile_begin after the last.
+  void next_tile(Body& body) {
+    add(body, Assign{"k_tile", lower_by("k_tile", 1)});
+    skip_empty(body, ScalarOp::ige);
+  }
+  void skip_empty(Body& body, ScalarOp compare) {
+    if (!classes_.has_holes) return;
+    const NodeId more = op(compare, {scalar("k_tile"), scalar("tile_begin")});
+    add(body, While{op(ScalarOp::logical_and, {more, bind_tile(classes_.empty, "k_tile")}),
+                    {{Assign{"k_tile", lower_by("k_tile", 1)}}}});
+  }
+  NodeId has_tile() { return at_least("k_tile", scalar("tile_begin")); }
+
+  // Every element of k_tile may be seen by rows [first, end).
+  NodeId is_full(const char* first, const char* end) {
+    NodeId whole =
+        op(ScalarOp::ile,
+           {op(ScalarOp::iadd, {first_key_of("k_tile"), i32(program_.schedule.block_k)}), size(Size::skv)});
+    if (!masked_) return whole;
+    const NodeId full =
+        bind(bind_tile(classes_.full, "k_tile"), {{"q_begin", scalar(first)}, {"q_end", scalar(end)}});
+    return op(ScalarOp::logical_and, {whole, full});
+  }
+  NodeId negated(NodeId condition) { return op(ScalarOp::logical_not, {condition}); }
+
+  // -- producers --------------------------------------------------------------------------------
+
+  Body items(bool hands_out, Body body) {
+    Body result;
+    add(result, WorkItems{work_, hands_out, std::move(body)});
+    return result;
+  }
+
+  void fill(Body& body, ChannelId id, NodeId first_row, NodeId limit, int free_stage) {
+    add(body, Acquire{id, free_stage});
+    add(body, Put{id, first_row, limit});
+    if (program_.channel(id).kind != CopyKind::bulk) add(body, Signal{id, kFilled, true});
+    add(body, Advance{id});
+  }
+
+  Body loader() {
+    Body body;
+    start_walk(body);
+    const NodeId skv = size(Size::skv);
+    if (transforms_query_ && loads_by_warp_) fill(body, q_, scalar("q_begin"), size(Size::sq), kQueryFree);
+    fill(body, k_, first_key_of("k_tile"), skv, 1);
+    add(body, Let{"v_tile", scalar("k_tile"), true});
+    next_tile(body);
+    Body step;
+    fill(step, k_, first_key_of("k_tile"), skv, 1);
+    fill(step, v_, first_key_of("v_tile"), skv, value_free_);
+    add(step, Assign{"v_tile", scalar("k_tile")});
+    next_tile(step);
+    add(body, While{has_tile(), std::move(step)});
+    fill(body, v_, first_key_of("v_tile"), skv, value_free_);
+    return items(false, std::move(body));
+  }
+
+  Body scheduler() {
+    Body body;
+    if (!transforms_query_) fill(body, q_, scalar("q_begin"), size(Size::sq), kQueryFree);
+    return items(true, std::move(body));
+  }
+
+  Body transform() {
+    Body body;
+    fill(body, q_, scalar("q_begin"), size(Size::sq), kQueryFree);
+    return items(false, std::move(body));
+  }
+
+  Body cleaner() {
+    Body body;
+    start_walk(body);
+    Body step;
+    add(step, Acquire{v_, kFilled});
+    add(step, If{negated(is_full("q_begin", "q_end")), {{Scrub{plan_.value, "has_nonfinite"}}}});
+    add(step, Signal{v_, value_ready_, true});
+    add(step, Advance{v_});
+    next_tile(step);
+    add(body, While{has_tile(), std::move(step)});
+    return items(false, std::move(body));
+  }
+
+  Body storer() {
+    Body body;
+    if (masked_) add_bounds(body);
+    add(body, Acquire{q_, kQueryWritten});
+    if (masked_)
+      add(body, Restore{"o", "has_nonfinite", v_tensor_, allowed_keys(), first_key_of("tile_begin"),
+                        scalar("key_end"), scalar("q_begin"), size(Size::sq), plan_.scores_shared});
+    add(body, BulkStore{q_, "o", scalar("q_begin")});
+    add(body, Signal{q_, kQueryFree});
+    add(body, Advance{q_});
+    Body result = items(false, std::move(body));
+    add(result, BulkDrain{});
+    return result;
+  }
+
+  // -- consumers --------------------------------------------------------------------------------
+
+  void issue_scores(Body& body) {
+    if (preset_.valid()) {
+      body.insert(body.end(), per_tile_.begin(), per_tile_.end());
+      add(body, Map{plan_.scores, preset_});
+    }
+    add(body, Acquire{k_, kFilled});
+    if (takes_turns_) add(body, Turn{false});
+    add(body, Mma{plan_.scores, plan_.query, plan_.key, false, true, !preset_.valid()});
+  }
+  void issue_output(Body& body) {
+    if (scales_late_) add(body, ScaleRows{plan_.output, plan_.row_factor, true});
+    add(body, Acquire{v_, value_ready_});
+    add(body, Mma{plan_.output, plan_.weights, plan_.value, true, true, false});
+  }
+  void release(Body& body, ChannelId id, int stage) {
+    add(body, Signal{id, stage});
+    add(body, Advance{id});
+  }
+  void softmax(Body& body, NodeId partial) {
+    if (!preset_.valid()) body.insert(body.end(), per_tile_.begin(), per_tile_.end());
+    add_softmax(body, partial);
+  }
+  void to_weights(Body& body) { add(body, Map{plan_.weights, tile_element(plan_.scores_rows)}); }
+
+  // Scores of k_tile beside the output product of the tile before.
+  Body step(bool cut) {
+    Body body;
+    add(body, Let{"k_begin", first_key_of("k_tile")});
+    takes_turns_ = program_.schedule.take_turns;
+    issue_scores(body);
+    issue_output(body);
+    if (takes_turns_) add(body, Turn{true});
+    add(body, MmaWait{1, plan_.scores});
+    release(body, k_, 1);
+    softmax(body, cut ? g().constant(1, ValueType::boolean) : NodeId{});
+    add(body, MmaWait{0, plan_.output, plan_.row_sum});
+    release(body, v_, value_free_);
+    to_weights(body);
+    if (!scales_late_) add(body, ScaleRows{plan_.output, plan_.row_factor, true});
+    next_tile(body);
+    return body;
+  }
+
+  void first_tile(Body& body) {
+    add(body, Let{"k_begin", first_key_of("k_tile")});
+    takes_turns_ = false;
+    issue_scores(body);
+    add(body, MmaWait{0, plan_.scores});
+    release(body, k_, 1);
+    softmax(body, negated(is_full("group_begin", "group_end")));
+    to_weights(body);
+    next_tile(body);
+  }
+
+  // Tiles that no row of this group sees, though others of the workgroup do.
+  void pass_tiles(Body& body) {
+    if (!masked_ || groups() == 1 || classes_.has_holes) return;
+    Body pass;
+    add(pass, Acquire{k_, kFilled});
+    release(pass, k_, 1);
+    if (program_.schedule.take_turns) {
+      add(pass, Turn{false});
+      add(pass, Turn{true});
+    }
+    add(pass, Acquire{v_, value_ready_});
+    release(pass, v_, value_free_);
+    add(pass, Assign{"k_tile", lower_by("k_tile", 1)});
+    const NodeId unseen = op(ScalarOp::ige, {first_key_of("k_tile"), scalar("group_key_end")});
+    add(body, Let{"group_key_end", bind(classes_.end_key, {{"q_begin", scalar("group_begin")},
+                                                           {"q_end", scalar("group_end")}})});
+    add(body, While{op(ScalarOp::logical_and,
+                       {op(ScalarOp::igt, {scalar("k_tile"), scalar("tile_begin")}), unseen}),
+                    std::move(pass)});
+  }
+
+  Body consumer() {
+    Body body;
+    start_walk(body);
+    const double rows = group_rows(program_.target);
+    add(body, Let{"group_begin",
+                  groups() == 1 ? scalar("q_begin")
+                                : op(ScalarOp::iadd,
+                                     {scalar("q_begin"), op(ScalarOp::imul, {scalar("group"), i32(rows)})})});
+    add(body, Let{"group_end", op(ScalarOp::imin,
+                                  {op(ScalarOp::iadd, {scalar("group_begin"), i32(rows)}), size(Size::sq)})});
+    start_rows(body);
+    pass_tiles(body);
+    add(body, Acquire{q_, kQueryFilled});
+    first_tile(body);
+    Body loops;
+    const NodeId full = is_full("group_begin", "group_end");
+    if (masked_) add(loops, While{op(ScalarOp::logical_and, {has_tile(), negated(full)}), step(true)});
+    add(loops, While{masked_ ? op(ScalarOp::logical_and, {has_tile(), full}) : has_tile(), step(false)});
+    if (masked_)
+      add(body, While{has_tile(), std::move(loops)});
+    else
+      body.insert(body.end(), loops.begin(), loops.end());
+    issue_output(body);
+    add(body, MmaWait{0, plan_.output});
+    release(body, v_, value_free_);
+    finish(body);
+    return items(false, std::move(body));
+  }
+
+  void finish(Body& body) {
+    const NodeId sq = size(Size::sq), group_begin = scalar("group_begin");
+    finish_rows(body);
+    add(body, ScaleRows{plan_.output, plan_.row_factor});
+    add(body, Move{plan_.scores_shared, plan_.output});
+    add(body, Signal{q_, kQueryWritten, true});
+    add(body, Advance{q_});
+    add(body, Store{plan_.row_sum, "lse", group_begin, sq, {}});
+  }
+
+  std::vector<Place> places_;
+  ChannelId q_, k_, v_, work_;
+  NodeId preset_;
+  int group_threads_ = 0, value_ready_ = 0, value_free_ = 1;
+  bool transforms_query_ = false, transforms_key_ = false, transforms_value_ = false, loads_by_warp_ = false;
+  bool scales_late_ = false, takes_turns_ = false;
+};
+
+}  // namespace
+
+TileProgram lower_hopper(const Graph& graph, const Target& target, const Schedule& schedule) {
+  return HopperLowering(graph, target, schedule).run();
+}
+
+}  // namespace attnfuse

@@ -1,0 +1,124 @@
+// lower_portable: the portable schedule. One workgroup computes block_q rows of one head: it walks the key
+// tiles that the mask allows and keeps scores, probabilities and output next to the threads that own the
+// rows.
+//
+//   put q; put k(first); take q
+//   for each key tile:            take k | put v | s = q k^T | take v | put k(next) | scores, mask, softmax |
+//   o += p v finish: divide by the row sum, store o and lse
+//
+// One slot each for K and V is enough: every take is a barrier, and the tile that a put refills was last read
+// before it.
+#include "passes/forward_lowering.h"
+
+namespace attnfuse {
+namespace {
+
+class PortableLowering : public ForwardLowering {
+ public:
+  PortableLowering(const Graph& graph, const Target& target, const Schedule& schedule)
+      : ForwardLowering(graph, target, schedule, plan_forward_tiles(graph.info(), target, schedule)) {
+    program_.unit = matrix_unit(target, graph.info().dtype);
+  }
+
+  TileProgram run() {
+    add_params();
+    q_channel_ = add_channel("q", plan_.query, q_tensor_, query_);
+    k_channel_ = add_channel("k", plan_.key, k_tensor_, key_);
+    v_channel_ = add_channel("v", plan_.value, v_tensor_, value_);
+    Body& body = program_.body;
+    add_bounds(body);
+    add(body, Put{q_channel_, scalar("q_begin"), size(Size::sq)});
+    start_rows(body);
+    emit_loop();
+    emit_epilogue();
+    program_.footprint = footprint_of(program_.tiles, program_.threads());
+    return std::move(program_);
+  }
+
+ private:
+  void emit_loop() {
+    TileLoop loop{"k_tile", "k_next", scalar("tile_begin"), scalar("tile_end"), {}, {}, {}};
+    if (classes_.has_holes) loop.skip = bind_tile(classes_.empty, "k_next");
+    const NodeId skv = size(Size::skv);
+    add(loop.before, Put{k_channel_, first_key_of("k_next"), skv});
+    add(loop.before, Take{q_channel_});
+    if (plan_.query_operand.valid()) add(loop.before, Move{plan_.query_operand, plan_.query});
+    Body& body = loop.body;
+    add(body, Let{"k_begin", first_key_of("k_tile")});
+    add(body, Take{k_channel_});
+    add(body, Put{v_channel_, scalar("k_begin"), skv});
+    add(body, Fill{plan_.scores, 0});
+    add(body,
+        Mma{plan_.scores, plan_.query_operand.valid() ? plan_.query_operand : plan_.query, plan_.key, false});
+    NodeId whole =
+        op(ScalarOp::ile, {op(ScalarOp::iadd, {scalar("k_begin"), i32(program_.schedule.block_k)}), skv});
+    if (masked_) whole = op(ScalarOp::logical_and, {whole, bind_tile(classes_.full, "k_tile")});
+    add(body, Let{"full", whole});
+    add(body, Take{v_channel_});
+    const NodeId partial = op(ScalarOp::logical_not, {g().variable("full", ValueType::boolean)});
+    if (masked_) add(body, If{partial, {{Scrub{plan_.value, "has_nonfinite"}}, {Barrier{}}}});
+    add(body, If{op(ScalarOp::ilt, {scalar("k_next"), scalar("tile_end")}),
+                 {{Put{k_channel_, first_key_of("k_next"), skv}}}});
+    if (program_.unit.opaque) {
+      add(body, Move{plan_.scores_shared, plan_.scores});
+      add(body, Barrier{Scope::warp});
+      add(body, Move{plan_.scores_rows, plan_.scores_shared});
+    }
+    body.insert(body.end(), per_tile_.begin(), per_tile_.end());
+    add_softmax(body, partial);
+    scale_output(body);
+    emit_second_product(body);
+    add(program_.body, loop);
+  }
+
+  void scale_output(Body& body) {
+    if (!program_.unit.opaque) {
+      add(body, ScaleRows{plan_.output, plan_.row_factor});
+      return;
+    }
+    add(body, Barrier{Scope::warp});  // the last factors have been read
+    add(body, Move{plan_.row_factor_shared, plan_.row_factor});
+    add(body, Barrier{Scope::warp});
+    add(body, ScaleRows{plan_.output, plan_.row_factor_shared});
+  }
+
+  void emit_second_product(Body& body) {
+    TileId weights = plan_.weights;
+    if (weights.valid()) {
+      add(body, Map{weights, tile_element(plan_.scores_rows)});
+    } else {
+      weights = plan_.weights_shared;
+      add(body, Move{weights, plan_.scores_rows});
+      add(body, Barrier{Scope::warp});
+    }
+    add(body, Mma{plan_.output, weights, plan_.value, true});
+  }
+
+  void emit_epilogue() {
+    Body& body = program_.body;
+    const NodeId q_begin = scalar("q_begin"), sq = size(Size::sq);
+    finish_rows(body);
+    scale_output(body);
+    add(body, Store{plan_.output, "o", q_begin, sq, plan_.scores_shared});
+    add(body, Store{plan_.row_sum, "lse", q_begin, sq, {}});
+    if (!masked_) return;
+    add(body, Barrier{});
+    add(body, Restore{"o", "has_nonfinite", v_tensor_, allowed_keys(), first_key_of("tile_begin"),
+                      scalar("key_end"), q_begin, sq});
+  }
+
+  ChannelId q_channel_, k_channel_, v_channel_;
+};
+
+}  // namespace
+
+TileProgram lower_portable(const Graph& graph, const Target& target, const Schedule& schedule) {
+  return PortableLowering(graph, target, schedule).run();
+}
+
+Result<TileProgram> lower_forward(const Graph& graph, const Target& target, const Schedule& schedule) {
+  return schedule.groups > 0 ? lower_hopper(graph, target, schedule)
+                             : lower_portable(graph, target, schedule);
+}
+
+}  // namespace attnfuse
