@@ -29,7 +29,7 @@ Result<TileProgram> compile_to_tiles(const Graph& graph, const Target& target,
   const Result<Graph> optimized = run_graph_passes(graph, options.observe);
   if (!optimized) return optimized.errors();
   Schedule schedule = options.schedule;
-  if (schedule.source != "user") {
+  if (schedule.source.empty()) {
     const Result<Schedule> chosen =
         choose_schedule(*optimized, target, options.vector_bytes, options.schedule_kind);
     if (!chosen) return chosen.errors();

@@ -82,6 +82,6 @@ class ForwardLowering {
 
 // The schedules.
 TileProgram lower_portable(const Graph& graph, const Target& target, const Schedule& schedule);
-TileProgram lower_hopper(const Graph& graph, const Target& target, const Schedule& schedule);
+TileProgram lower_pipelined(const Graph& graph, const Target& target, const Schedule& schedule);
 
 }  // namespace attnfuse

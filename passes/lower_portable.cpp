@@ -117,7 +117,7 @@ TileProgram lower_portable(const Graph& graph, const Target& target, const Sched
 }
 
 Result<TileProgram> lower_forward(const Graph& graph, const Target& target, const Schedule& schedule) {
-  return schedule.groups > 0 ? lower_hopper(graph, target, schedule)
+  return schedule.groups > 0 ? lower_pipelined(graph, target, schedule)
                              : lower_portable(graph, target, schedule);
 }
 

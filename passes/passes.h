@@ -47,16 +47,20 @@ struct TileClasses {
 // Adds the expressions to `graph` (a copy of the program extended by lowering).
 TileClasses classify_tiles(Graph& graph, NodeId mask);
 
-// automatic: hopper where it fits, else portable.
-enum class ScheduleKind : std::uint8_t { automatic, portable, hopper };
+// automatic: with roles where the target and the program allow it, else portable.
+enum class ScheduleKind : std::uint8_t { automatic, portable, pipelined };
 // Table row for the target, dtype and head dim if it fits, else the derived default.
 // Diagnostic "schedule.does-not-fit" when nothing fits.
 Result<Schedule> choose_schedule(const Graph& graph, const Target& target, int vector_bytes,
                                  ScheduleKind kind = ScheduleKind::automatic);
+// All that fit, best first. Schedules with roles promise registers that only the assembler can confirm: who
+// compiles takes the first that keeps the promise.
+Result<std::vector<Schedule>> schedule_choices(const Graph& graph, const Target& target, int vector_bytes,
+                                               ScheduleKind kind = ScheduleKind::automatic);
 Footprint footprint(const ProgramInfo& info, const Target& target, const Schedule& schedule);
 bool fits(const Footprint& footprint, const Target& target);
 
-// The schedule's kernel: lower_portable.cpp, lower_hopper.cpp.
+// The schedule's kernel: lower_portable.cpp, lower_pipelined.cpp.
 Result<TileProgram> lower_forward(const Graph& graph, const Target& target, const Schedule& schedule);
 
 // Which of queries and keys are transformed by a pre-pass of their own ahead of attention
@@ -72,7 +76,7 @@ struct CompileOptions {
   Rotation rotation = Rotation::automatic;  // for plans of several kernels; one kernel has all fused
   bool chained = false;                     // other kernels write what this one reads, just before it
   ScheduleKind schedule_kind = ScheduleKind::automatic;
-  Schedule schedule;  // used when schedule.source is "user"
+  Schedule schedule;  // used when schedule.source is set
   StageObserver observe;
 };
 Result<TileProgram> compile_to_tiles(const Graph& graph, const Target& target,

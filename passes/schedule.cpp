@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "passes/forward_tiles.h"
-#include "passes/hopper_tiles.h"
 #include "passes/passes.h"
+#include "passes/pipelined_tiles.h"
 
 namespace attnfuse {
 namespace {
@@ -37,15 +37,16 @@ Schedule with(const Target& target, int block_k, int warps, int rows_per_warp, i
   return schedule;
 }
 
-// The schedule with roles, for the first row that takes the program and fits.
-std::optional<Schedule> pipelined(const ProgramInfo& info, const Target& target, int vector_bytes) {
-  if (!target.pipeline || vector_bytes < target.pipeline->alignment) return std::nullopt;
+// The schedule with roles, for every row that takes the program and fits.
+std::vector<Schedule> pipelined(const ProgramInfo& info, const Target& target, int vector_bytes) {
+  if (!target.pipeline || vector_bytes < target.pipeline->alignment) return {};
+  std::vector<Schedule> result;
   const int head = std::max(info.head_dim, info.v_head_dim);
   for (const PipelineRow& row : target.pipelines) {
     const bool takes = std::find(row.dtypes.begin(), row.dtypes.end(), info.dtype) != row.dtypes.end();
     if (!takes || head < row.min_head_dim || head > row.max_head_dim) continue;
     Schedule schedule;
-    schedule.name = "hopper";
+    schedule.name = target.pipeline->schedule;
     schedule.rows_per_warp = group_rows(target) * target.warp_size / target.pipeline->group_threads;
     schedule.block_q = row.groups * group_rows(target);
     schedule.block_k = row.block_k;
@@ -59,9 +60,9 @@ std::optional<Schedule> pipelined(const ProgramInfo& info, const Target& target,
     schedule.producer_registers = row.producer_registers;
     schedule.take_turns = row.take_turns && row.groups > 1;
     schedule.source = "table";
-    if (fits(hopper_footprint(info, target, schedule), target)) return schedule;
+    if (fits(pipelined_footprint(info, target, schedule), target)) result.push_back(schedule);
   }
-  return std::nullopt;
+  return result;
 }
 
 bool fits_program(const ProgramInfo& info, const Target& target, const Schedule& schedule) {
@@ -85,25 +86,15 @@ bool fits(const Footprint& need, const Target& target) {
 }
 
 Footprint footprint(const ProgramInfo& info, const Target& target, const Schedule& schedule) {
-  if (schedule.groups > 0) return hopper_footprint(info, target, schedule);
+  if (schedule.groups > 0) return pipelined_footprint(info, target, schedule);
   return footprint_of(plan_forward_tiles(info, target, schedule).tiles, schedule.warps * target.warp_size);
 }
 
-Result<Schedule> choose_schedule(const Graph& graph, const Target& target, int vector_bytes,
-                                 ScheduleKind kind) {
+namespace {
+
+// The portable schedule: a row of the table, else the best of all that fit.
+std::optional<Schedule> portable(const Graph& graph, const Target& target, int vector_bytes) {
   const ProgramInfo& info = graph.info();
-  if (kind != ScheduleKind::portable) {
-    if (const auto schedule = pipelined(info, target, vector_bytes)) return *schedule;
-    if (kind == ScheduleKind::hopper)
-      return Diagnostic{
-          "schedule.does-not-fit",
-          fmt::format("the hopper schedule does not take head_dim {} (values {}) in {} on {} with {}-byte "
-                      "accesses",
-                      info.head_dim, info.v_head_dim, name(info.dtype), target.name, vector_bytes),
-          info.where,
-          "use the portable schedule, or a target with a copy engine, f16 or bf16, and tensors whose "
-          "addresses and strides are multiples of 16 bytes"};
-  }
   const MatrixUnit& unit = matrix_unit(target, info.dtype);
   const int head = std::max(info.head_dim, info.v_head_dim);
   for (const ScheduleRow& row : target.schedules) {
@@ -125,13 +116,41 @@ Result<Schedule> choose_schedule(const Graph& graph, const Target& target, int v
         if (schedule.block_q > 128 || !fits_program(info, target, schedule)) continue;
         if (!best || value_of(schedule) > value_of(*best)) best = schedule;
       }
-  if (best) return *best;
+  return best;
+}
+
+}  // namespace
+
+Result<std::vector<Schedule>> schedule_choices(const Graph& graph, const Target& target, int vector_bytes,
+                                               ScheduleKind kind) {
+  const ProgramInfo& info = graph.info();
+  std::vector<Schedule> choices;
+  if (kind != ScheduleKind::portable) choices = pipelined(info, target, vector_bytes);
+  if (kind != ScheduleKind::pipelined)
+    if (const auto schedule = portable(graph, target, vector_bytes)) choices.push_back(*schedule);
+  if (!choices.empty()) return choices;
+  if (kind == ScheduleKind::pipelined)
+    return Diagnostic{
+        "schedule.does-not-fit",
+        fmt::format("the schedule with roles does not take head_dim {} (values {}) in {} on {} with {}-byte "
+                    "accesses",
+                    info.head_dim, info.v_head_dim, name(info.dtype), target.name, vector_bytes),
+        info.where,
+        "use the portable schedule, or a target with a copy engine, f16 or bf16, and tensors whose "
+        "addresses and strides are multiples of 16 bytes"};
   return Diagnostic{
       "schedule.does-not-fit",
       fmt::format("no tile of head_dim {} (values {}) in {} fits {}: {} bytes of shared memory, {} registers",
                   info.head_dim, info.v_head_dim, name(info.dtype), target.name, target.shared_bytes,
                   target.registers_per_thread),
       info.where, "use a smaller head_dim or a target with more shared memory"};
+}
+
+Result<Schedule> choose_schedule(const Graph& graph, const Target& target, int vector_bytes,
+                                 ScheduleKind kind) {
+  auto choices = schedule_choices(graph, target, vector_bytes, kind);
+  if (!choices) return choices.errors();
+  return choices->front();
 }
 
 }  // namespace attnfuse

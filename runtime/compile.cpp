@@ -78,9 +78,10 @@ Result<Compiled> assembled_program(TileProgram program, const Backend& backend, 
 
 }  // namespace
 
-Result<Compiled> compile(const Graph& graph, const Backend& backend, const Target& target,
-                         const CompileOptions& options, KernelCache& cache) {
-  if (auto mistakes = verify(graph); !mistakes.empty()) return mistakes;
+namespace {
+
+Result<Compiled> compile_one(const Graph& graph, const Backend& backend, const Target& target,
+                             const CompileOptions& options, KernelCache& cache) {
   Diagnostics notes;
   Dump dump(graph.info().name, target, notes);
   dump.write("program", "af", print(graph));
@@ -99,6 +100,40 @@ Result<Compiled> compile(const TileProgram& program, const Backend& backend, Ker
   Dump dump(program.name, program.target, notes);
   dump.write("lower", "tile", print(program));
   return assembled_program(program, backend, cache, dump, notes);
+}
+
+// Whether the assembler kept what a schedule with roles promises: everything in registers, and no product
+// waited for where it was issued (the assembler reports that as one of its messages C75xx).
+bool keeps_promise(const Compiled& compiled) {
+  return compiled.program.schedule.groups == 0 ||
+         (compiled.binary.resources.spill_bytes <= 0 && compiled.binary.log.find("C75") == std::string::npos);
+}
+
+}  // namespace
+
+Result<Compiled> compile(const Graph& graph, const Backend& backend, const Target& target,
+                         const CompileOptions& options, KernelCache& cache) {
+  if (auto mistakes = verify(graph); !mistakes.empty()) return mistakes;
+  if (!options.schedule.source.empty()) return compile_one(graph, backend, target, options, cache);
+  const auto choices = schedule_choices(graph, target, options.vector_bytes, options.schedule_kind);
+  if (!choices) return choices.errors();
+  std::optional<Compiled> best;
+  for (const Schedule& schedule : *choices) {
+    CompileOptions chosen = options;
+    chosen.schedule = schedule;
+    auto compiled = compile_one(graph, backend, target, chosen, cache);
+    if (!compiled || keeps_promise(*compiled)) return compiled;
+    // A schedule that was asked for is not given up: the one that keeps most of its promise.
+    if (!best || compiled->binary.resources.spill_bytes < best->binary.resources.spill_bytes)
+      best = std::move(compiled).value();
+  }
+  best->notes.push_back(
+      {"schedule.spills",
+       fmt::format("the kernel keeps {} bytes a thread in memory that should be in registers",
+                   best->binary.resources.spill_bytes),
+       {},
+       "the automatic choice of schedule takes the portable one for this program"});
+  return std::move(*best);
 }
 
 Result<Compiled> compile(const Graph& graph, const Target& target, const CompileOptions& options) {

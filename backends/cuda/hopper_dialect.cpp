@@ -381,17 +381,25 @@ void HopperDialect::bulk_store(TileWriter& writer, const BulkStore& store) const
 
 void HopperDialect::bulk_drain(TileWriter& writer) const { writer.out().line("af_bulk_wait<0>();"); }
 
-// Whole chunks; the slow path is taken only where there is something to mend.
+// Looks at whole chunks first, and mends only what a look has found: tiles without such values cost little.
 void HopperDialect::scrub(TileWriter& writer, const Scrub& scrub) const {
   SourceWriter& out = writer.out();
   const Tile& tile = writer.tile(scrub.tile);
   const int chunk = kSwizzleChunkBytes / size_in_bytes(tile.type), per_row = (tile.cols + chunk - 1) / chunk;
-  writer.out().line("#pragma unroll 4");
-  out.open(fmt::format("for (int e = thread; e < {}; e += {})", tile.rows * per_row, writer.threads()));
-  out.line(fmt::format("if (af_scrub_{}({} + {})) {}", name(tile.type), writer.array_of(tile),
-                       TileWriter::shared_index(tile, fmt::format("e / {}", per_row),
-                                                fmt::format("e % {} * {}", per_row, chunk)),
-                       raise(scrub.flag)));
+  const std::string at = fmt::format("{} + {}", writer.array_of(tile),
+                                     TileWriter::shared_index(tile, fmt::format("e / {}", per_row),
+                                                              fmt::format("e % {} * {}", per_row, chunk)));
+  const std::string loop =
+      fmt::format("for (int e = thread; e < {}; e += {})", tile.rows * per_row, writer.threads());
+  out.open("");
+  out.line("bool found = false;");
+  out.line("#pragma unroll 8");
+  out.line(fmt::format("{} found |= af_has_nonfinite_{}({});", loop, name(tile.type), at));
+  out.open(fmt::format("if ({})", any_lane("found")));
+  out.line("#pragma unroll 1");
+  out.line(fmt::format("{} af_scrub_{}({});", loop, name(tile.type), at));
+  out.line(raise(scrub.flag));
+  out.close();
   out.close();
 }
 

@@ -78,6 +78,17 @@ constexpr std::string_view kShared =
 template <int Rows, int Panel, int Chunk> AF_FN int af_swizzled(int row, int col) {
   return col / Panel * (Rows * Panel) + row * Panel + ((col % Panel / Chunk) ^ (row % 8)) * Chunk + col % Chunk;
 }
+// Whether any of eight elements is not finite: an exponent of ones carries into the sign's place.
+AF_FN bool af_has_nonfinite_f16(const af_f16* chunk) {
+  const uint4 v = *reinterpret_cast<const uint4*>(chunk);
+  const af_u32 m = 0x7c007c00u, one = 0x04000400u;
+  return ((((v.x & m) + one) | ((v.y & m) + one) | ((v.z & m) + one) | ((v.w & m) + one)) & 0x80008000u) != 0;
+}
+AF_FN bool af_has_nonfinite_bf16(const af_bf16* chunk) {
+  const uint4 v = *reinterpret_cast<const uint4*>(chunk);
+  const af_u32 m = 0x7f807f80u, one = 0x00800080u;
+  return ((((v.x & m) + one) | ((v.y & m) + one) | ((v.z & m) + one) | ((v.w & m) + one)) & 0x80008000u) != 0;
+}
 // Zeroes the non-finite ones of eight elements; whether there were any.
 AF_FN bool af_scrub_f16(af_f16* chunk) {
   uint4 v = *reinterpret_cast<uint4*>(chunk);

@@ -22,9 +22,10 @@ namespace attnfuse::cli {
 void add_schedule_option(CLI::App& command, ScheduleKind& kind) {
   static const std::map<std::string, ScheduleKind> kNames = {{"automatic", ScheduleKind::automatic},
                                                              {"portable", ScheduleKind::portable},
-                                                             {"hopper", ScheduleKind::hopper}};
+                                                             {"hopper", ScheduleKind::pipelined}};
   command
-      .add_option("--schedule", kind, "automatic, portable or hopper; a program it does not take is an error")
+      .add_option("--schedule", kind,
+                  "automatic, portable or hopper (roles, copy engine); what it does not take is an error")
       ->transform(CLI::CheckedTransformer(kNames, CLI::ignore_case).description(""))
       ->option_text("NAME");
 }

@@ -81,6 +81,9 @@ template <int R> AF_FN void af_wgmma_rs_f16(float (&d)[R], af_u32 a0, af_u32 a1,
 template <int R> AF_FN void af_wgmma_rs_bf16(float (&d)[R], af_u32 a0, af_u32 a1, af_u32 a2, af_u32 a3, af_u64 b, int accumulate) { const af_u64 in[6] = {a0, a1, a2, a3, b, accumulate != 0}; attnfuse_product(OP_product_registers_bf16, d, in); }
 template <int N> AF_FN void af_keep(float (&)[N]) {}
 AF_FN void af_stmatrix(void* row, af_u32 a, af_u32 b, af_u32 c, af_u32 d) { const af_u64 in[5] = {af_u64(row), a, b, c, d}; attnfuse_call(OP_store_matrix, 4, in, nullptr); }
+AF_FN int af_opaque(int x) { return x; }
+AF_FN void af_after(float) {}
+AF_FN void af_store_if(bool condition, af_u64 tensor, af_i64 element, float value) { if (condition) reinterpret_cast<float*>(tensor)[element] = value; }
 AF_FN void af_grid_wait() {}
 AF_FN void af_grid_launch_dependents() {}
 )";

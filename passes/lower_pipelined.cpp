@@ -1,5 +1,5 @@
-// lower_hopper: the schedule for machines with a copy engine and matrix products that run beside other work.
-// A workgroup stays and takes query tiles, the longest first. Its threads have roles:
+// lower_pipelined: the schedule for machines with a copy engine and matrix products that run beside other
+// work. A workgroup stays and takes query tiles, the longest first. Its threads have roles:
 //
 //   loader      copies the key tiles that the mask allows, last first, each before the value tile of the step
 //   before scheduler   hands out query tiles and loads their queries, as many ahead as there are slots
@@ -16,7 +16,7 @@
 // and tiles that are whole have a loop each.
 #include "ir/algorithm.h"
 #include "passes/forward_lowering.h"
-#include "passes/hopper_tiles.h"
+#include "passes/pipelined_tiles.h"
 
 namespace attnfuse {
 namespace {
@@ -29,10 +29,10 @@ constexpr int kFilled = 0;
 enum QueryStage { kQueryFilled, kQueryWritten, kQueryFree };
 enum WorkStage { kWorkPosted, kWorkFree };
 
-class HopperLowering : public ForwardLowering {
+class PipelinedLowering : public ForwardLowering {
  public:
-  HopperLowering(const Graph& graph, const Target& target, const Schedule& schedule)
-      : ForwardLowering(graph, target, schedule, plan_hopper_tiles(graph.info(), target, schedule)) {
+  PipelinedLowering(const Graph& graph, const Target& target, const Schedule& schedule)
+      : ForwardLowering(graph, target, schedule, plan_pipelined_tiles(graph.info(), target, schedule)) {
     program_.unit = target.pipeline->product;
     group_threads_ = target.pipeline->group_threads;
     // The output waits for the scaling of the step before where registers are short; see scale_output.
@@ -51,7 +51,7 @@ class HopperLowering : public ForwardLowering {
         consumer()};
     roles.roles.push_back(std::move(consumers));
     add(program_.body, std::move(roles));
-    program_.footprint = hopper_footprint(program_.info, program_.target, program_.schedule);
+    program_.footprint = pipelined_footprint(program_.info, program_.target, program_.schedule);
     return std::move(program_);
   }
 
@@ -426,8 +426,8 @@ class HopperLowering : public ForwardLowering {
 
 }  // namespace
 
-TileProgram lower_hopper(const Graph& graph, const Target& target, const Schedule& schedule) {
-  return HopperLowering(graph, target, schedule).run();
+TileProgram lower_pipelined(const Graph& graph, const Target& target, const Schedule& schedule) {
+  return PipelinedLowering(graph, target, schedule).run();
 }
 
 }  // namespace attnfuse

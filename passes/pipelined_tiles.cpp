@@ -1,4 +1,4 @@
-#include "passes/hopper_tiles.h"
+#include "passes/pipelined_tiles.h"
 
 #include <algorithm>
 
@@ -11,7 +11,7 @@ int round_up(int value, int step) { return (value + step - 1) / step * step; }
 
 int group_rows(const Target& target) { return target.pipeline->product.m; }
 
-ForwardTiles plan_hopper_tiles(const ProgramInfo& info, const Target& target, const Schedule& schedule) {
+ForwardTiles plan_pipelined_tiles(const ProgramInfo& info, const Target& target, const Schedule& schedule) {
   ForwardTiles plan;
   const MatrixUnit& unit = target.pipeline->product;
   const int rows = group_rows(target), block_k = schedule.block_k, block_q = schedule.block_q;
@@ -52,8 +52,8 @@ ForwardTiles plan_hopper_tiles(const ProgramInfo& info, const Target& target, co
   return plan;
 }
 
-Footprint hopper_footprint(const ProgramInfo& info, const Target& target, const Schedule& schedule) {
-  const ForwardTiles plan = plan_hopper_tiles(info, target, schedule);
+Footprint pipelined_footprint(const ProgramInfo& info, const Target& target, const Schedule& schedule) {
+  const ForwardTiles plan = plan_pipelined_tiles(info, target, schedule);
   Footprint result;
   result.threads = schedule.warps * target.warp_size;
   result.registers = schedule.consumer_registers;

@@ -1,5 +1,5 @@
-// The tiles of the hopper forward kernel, and what a workgroup of it needs. Lowering and the schedule choice
-// read this one plan.
+// The tiles of the pipelined forward kernel, and what a workgroup of it needs. Lowering and the schedule
+// choice read this one plan.
 #pragma once
 
 #include <vector>
@@ -13,9 +13,9 @@ int group_rows(const Target& target);
 
 // Query, key and value tiles are swizzled slots; the output is staged in the query's slot
 // (plan.scores_shared).
-ForwardTiles plan_hopper_tiles(const ProgramInfo& info, const Target& target, const Schedule& schedule);
+ForwardTiles plan_pipelined_tiles(const ProgramInfo& info, const Target& target, const Schedule& schedule);
 // Slots, barriers and the ring of work items included; the registers are the consumers'.
-Footprint hopper_footprint(const ProgramInfo& info, const Target& target, const Schedule& schedule);
+Footprint pipelined_footprint(const ProgramInfo& info, const Target& target, const Schedule& schedule);
 // Room for the barriers of all stages and the ring of work items, after the slots.
 
 }  // namespace attnfuse
