@@ -79,6 +79,10 @@ struct CompileOptions {
   Schedule schedule;  // used when schedule.source is set
   StageObserver observe;
 };
+// What the caller's tensors leave of the kind that is asked for.
+inline ScheduleKind kind_for(const CompileOptions& options) {
+  return options.copy_engine ? options.schedule_kind : ScheduleKind::portable;
+}
 Result<TileProgram> compile_to_tiles(const Graph& graph, const Target& target,
                                      const CompileOptions& options = {});
 // Whether a program waits by itself for the kernels ahead of it, so that it may be launched before they end.

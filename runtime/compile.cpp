@@ -76,10 +76,6 @@ Result<Compiled> assembled_program(TileProgram program, const Backend& backend, 
                   std::move(notes)};
 }
 
-}  // namespace
-
-namespace {
-
 Result<Compiled> compile_one(const Graph& graph, const Backend& backend, const Target& target,
                              const CompileOptions& options, KernelCache& cache) {
   Diagnostics notes;
@@ -95,13 +91,6 @@ Result<Compiled> compile_one(const Graph& graph, const Backend& backend, const T
   return assembled_program(std::move(program).value(), backend, cache, dump, notes);
 }
 
-Result<Compiled> compile(const TileProgram& program, const Backend& backend, KernelCache& cache) {
-  Diagnostics notes;
-  Dump dump(program.name, program.target, notes);
-  dump.write("lower", "tile", print(program));
-  return assembled_program(program, backend, cache, dump, notes);
-}
-
 // Whether the assembler kept what a schedule with roles promises: everything in registers, and no product
 // waited for where it was issued (the assembler reports that as one of its messages C75xx).
 bool keeps_promise(const Compiled& compiled) {
@@ -111,11 +100,18 @@ bool keeps_promise(const Compiled& compiled) {
 
 }  // namespace
 
+Result<Compiled> compile(const TileProgram& program, const Backend& backend, KernelCache& cache) {
+  Diagnostics notes;
+  Dump dump(program.name, program.target, notes);
+  dump.write("lower", "tile", print(program));
+  return assembled_program(program, backend, cache, dump, notes);
+}
+
 Result<Compiled> compile(const Graph& graph, const Backend& backend, const Target& target,
                          const CompileOptions& options, KernelCache& cache) {
   if (auto mistakes = verify(graph); !mistakes.empty()) return mistakes;
   if (!options.schedule.source.empty()) return compile_one(graph, backend, target, options, cache);
-  const auto choices = schedule_choices(graph, target, options.vector_bytes, options.schedule_kind);
+  const auto choices = schedule_choices(graph, target, options.vector_bytes, kind_for(options));
   if (!choices) return choices.errors();
   std::optional<Compiled> best;
   for (const Schedule& schedule : *choices) {
