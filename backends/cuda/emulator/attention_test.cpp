@@ -9,6 +9,7 @@
 #include "backends/cuda/emulator/emulator.h"
 #include "runtime/cache.h"
 #include "runtime/execute.h"
+#include "runtime/machine.h"
 #include "runtime/reference.h"
 #include "runtime/test_program.h"
 
@@ -65,7 +66,7 @@ TEST_CASE("causal attention is right on every emulated architecture and dtype") 
         INFO(target.name, " ", name(dtype), " head_dim ", head_dim);
         const std::shared_ptr<Device> device = make_emulator({target});
         const Result<HostTensors> got =
-            run(graph, emulated_backend(), *device, inputs, KernelCache::standard());
+            run(graph, {&emulated_backend(), device, target}, inputs, KernelCache::standard());
         if (!got && got.errors()[0].code == "toolkit.missing") {
           MESSAGE("SKIPPED: " << render(got.errors()));
           return;
