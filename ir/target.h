@@ -46,6 +46,8 @@ struct ScheduleRow {
 // What a machine with a copy engine and matrix products across warps offers to programs with roles.
 struct PipelineUnits {
   std::string schedule;  // what the schedule for it is called
+  bool automatic =
+      false;  // taken without being asked for: once the conformance suite has passed on such a device
   MatrixUnit product;  // of `group_threads` threads together; b, and a unless in registers, in shared memory
   int group_threads = 128;
   int registers = 65536;  // of a workgroup; every thread starts with an equal share

@@ -47,7 +47,7 @@ struct TileClasses {
 // Adds the expressions to `graph` (a copy of the program extended by lowering).
 TileClasses classify_tiles(Graph& graph, NodeId mask);
 
-// automatic: with roles where the target and the program allow it, else portable.
+// automatic: with roles where the target says so (PipelineUnits) and the program allows it, else portable.
 enum class ScheduleKind : std::uint8_t { automatic, portable, pipelined };
 // Table row for the target, dtype and head dim if it fits, else the derived default.
 // Diagnostic "schedule.does-not-fit" when nothing fits.

@@ -125,7 +125,9 @@ Result<std::vector<Schedule>> schedule_choices(const Graph& graph, const Target&
                                                ScheduleKind kind) {
   const ProgramInfo& info = graph.info();
   std::vector<Schedule> choices;
-  if (kind != ScheduleKind::portable) choices = pipelined(info, target, vector_bytes);
+  const bool automatic = target.pipeline && target.pipeline->automatic;
+  if (kind == ScheduleKind::pipelined || (kind == ScheduleKind::automatic && automatic))
+    choices = pipelined(info, target, vector_bytes);
   if (kind != ScheduleKind::pipelined)
     if (const auto schedule = portable(graph, target, vector_bytes)) choices.push_back(*schedule);
   if (!choices.empty()) return choices;

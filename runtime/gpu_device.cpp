@@ -155,8 +155,12 @@ class GpuDevice : public Device {
   Result<EncodedTensorMap> encode(const TensorMap& map) override {
     EncodedTensorMap encoded{};
     bool supported = false;
-    const int code = driver_->encode(encoded, map, supported);
-    if (!supported) return Device::encode(map);
+    const Current current(*driver_);
+    int code = current.code();
+    if (code == 0) {
+      code = driver_->encode(encoded, map, supported);
+      if (!supported) return Device::encode(map);
+    }
     if (code == 0) return encoded;
     return failure(
         *driver_, code,
