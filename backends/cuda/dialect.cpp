@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "backends/common/tile_writer.h"
 #include "backends/cuda/prelude.h"
 
@@ -40,7 +42,14 @@ void CudaDialect::begin(TileWriter& writer) const {
   out.line("if (thread == 0) *has_nonfinite = 0;");
 }
 
-void CudaDialect::end(TileWriter& writer) const { writer.out().close(); }
+// A workgroup without key tiles never takes the copy of its queries: no copy outlives its kernel.
+void CudaDialect::end(TileWriter& writer) const {
+  const auto& channels = writer.program().channels;
+  if (std::any_of(channels.begin(), channels.end(),
+                  [](const Channel& channel) { return channel.kind == CopyKind::async; }))
+    writer.out().line("af_copy_wait();");
+  writer.out().close();
+}
 
 std::string CudaDialect::exchange(const std::string& value, int distance) const {
   return fmt::format("__shfl_xor_sync(0xffffffffu, {}, {})", value, distance);
