@@ -45,7 +45,7 @@ MatrixUnit wgmma() {
 // key and value slots, registers of a consumer and of a producer thread, whether groups take turns.
 void add_pipeline(Target& t) {
   const std::vector<DType> half = {DType::f16, DType::bf16};
-  t.pipeline = PipelineUnits{"hopper", wgmma()};
+  t.pipeline = PipelineUnits{"hopper", false, wgmma()};
   t.pipelines = {
       {half, 8, 64, 3, 128, 2, 2, 160, 32, true},    {half, 8, 64, 2, 128, 2, 2, 224, 56, true},
       {half, 72, 128, 2, 128, 2, 2, 224, 56, true},  {half, 72, 128, 2, 128, 2, 2, 232, 40, true},
