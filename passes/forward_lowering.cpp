@@ -170,8 +170,12 @@ void ForwardLowering::lower_scores() {
 // register's part of j with what is left of the bound for this thread.
 NodeId ForwardLowering::within_keys(NodeId mask) {
   const NodeId j = g().index(Axis::j), skv = size(Size::skv);
+  // A captured bound may be any i32: below -1 is no key either, and keeps the difference small.
   const auto up_to = [&](NodeId bound) {
     return op(ScalarOp::ile, {scalar_along("j_step"), op(ScalarOp::isub, {bound, scalar_along("j_at")})});
+  };
+  const auto within = [&](std::initializer_list<NodeId> bounds) {
+    return op(ScalarOp::imax, {op(ScalarOp::imin, bounds), i32(-1)});
   };
   const NodeId last = op(ScalarOp::isub, {skv, i32(1)});
   if (!mask.valid()) return up_to(last);
@@ -182,8 +186,8 @@ NodeId ForwardLowering::within_keys(NodeId mask) {
     return index != nullptr && index->axis == Axis::j &&
            g().node(g().operand(mask, 1 - side)).axes.within({Axis::b, Axis::h, Axis::i});
   };
-  if (is_bound(ScalarOp::ile, 0)) return up_to(op(ScalarOp::imin, {g().operand(mask, 1), last}));
-  if (is_bound(ScalarOp::ige, 1)) return up_to(op(ScalarOp::imin, {g().operand(mask, 0), last}));
+  if (is_bound(ScalarOp::ile, 0)) return up_to(within({g().operand(mask, 1), last}));
+  if (is_bound(ScalarOp::ige, 1)) return up_to(within({g().operand(mask, 0), last}));
   return op(ScalarOp::logical_and, {op(ScalarOp::ilt, {j, skv}), mask});
 }
 

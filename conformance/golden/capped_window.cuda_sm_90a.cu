@@ -183,7 +183,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_capped_window(const 
   const int tile_begin = af_floordiv(af_imax(skv + q_begin - sq - 4095, 0), 64);
   const int tile_end = af_floordiv(key_end + 63, 64);
   // put q rows [q_begin, +128) below sq
-   {
+  {
     const int row0 = thread / 16, d0 = thread % 16 * 8;
     const af_bf16* from = reinterpret_cast<const af_bf16*>(args.q_ptr) + q_base + af_i64(q_begin + row0) * args.q_stride_s + d0;
     #pragma unroll
@@ -213,7 +213,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_capped_window(const 
   int k_next = tile_begin;
   if (k_next < tile_end) {
     // put k rows [k_next * 64, +64) below skv
-     {
+    {
       const int row0 = thread / 16, d0 = thread % 16 * 8;
       const af_bf16* from = reinterpret_cast<const af_bf16*>(args.k_ptr) + k_base + af_i64(k_next * 64 + row0) * args.k_stride_s + d0;
       #pragma unroll
@@ -234,7 +234,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_capped_window(const 
     af_copy_wait();
     __syncthreads();
     // put v rows [k_begin, +64) below skv
-     {
+    {
       const int row0 = thread / 16, d0 = thread % 16 * 8;
       const af_bf16* from = reinterpret_cast<const af_bf16*>(args.v_ptr) + v_base + af_i64(k_begin + row0) * args.v_stride_s + d0;
       #pragma unroll
@@ -291,7 +291,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_capped_window(const 
     // if k_next < tile_end
     if (k_next < tile_end) {
       // put k rows [k_next * 64, +64) below skv
-       {
+      {
         const int row0 = thread / 16, d0 = thread % 16 * 8;
         const af_bf16* from = reinterpret_cast<const af_bf16*>(args.k_ptr) + k_base + af_i64(k_next * 64 + row0) * args.k_stride_s + d0;
         #pragma unroll
@@ -310,12 +310,16 @@ extern "C" __global__ void __launch_bounds__(128) attention_capped_window(const 
     // if !full
     if (!full) {
       // map s = select(j < skv && (i + mask_0 - j < 4096 && i + mask_0 >= j), s, -inf)
-      #pragma unroll
-      for (int r = 0; r < 64; ++r) {
-        const int i = q_begin + thread_row + r / 2 % 2 * 8 + r / 32 * 16;
-        const int j = k_begin + thread_col + r % 2 + r / 4 % 8 * 8;
-        const int t1 = i + mask_0;
-        s[r] = j < skv && (t1 - j < 4096 && t1 >= j) ? s[r] : -af_infinity;
+      {
+        const int i_at = q_begin + thread_row;
+        const int j_at = k_begin + thread_col;
+        #pragma unroll
+        for (int r = 0; r < 64; ++r) {
+          const int i = i_at + r / 2 % 2 * 8 + r / 32 * 16;
+          const int j = j_at + r % 2 + r / 4 % 8 * 8;
+          const int t1 = i + mask_0;
+          s[r] = j < skv && (t1 - j < 4096 && t1 >= j) ? s[r] : -af_infinity;
+        }
       }
     }
     // map row_max_before = row_max
@@ -325,8 +329,8 @@ extern "C" __global__ void __launch_bounds__(128) attention_capped_window(const 
     }
     // reduce row_max = max onto itself of s
     #pragma unroll
-    for (int r = 0; r < 64; ++r) {
-      row_max[r / 2 % 2 + r / 32 * 2] = af_max(row_max[r / 2 % 2 + r / 32 * 2], s[r]);
+    for (int r = 0; r < 64; r += 2) {
+      row_max[r / 2 % 2 + r / 32 * 2] = af_max(row_max[r / 2 % 2 + r / 32 * 2], af_max(s[r], s[r + 1]));
     }
     #pragma unroll
     for (int r = 0; r < 4; ++r) {
@@ -358,8 +362,8 @@ extern "C" __global__ void __launch_bounds__(128) attention_capped_window(const 
     }
     // reduce row_sum = sum onto itself of s, lane by lane
     #pragma unroll
-    for (int r = 0; r < 64; ++r) {
-      row_sum[r / 2 % 2 + r / 32 * 2] = row_sum[r / 2 % 2 + r / 32 * 2] + s[r];
+    for (int r = 0; r < 64; r += 2) {
+      row_sum[r / 2 % 2 + r / 32 * 2] = row_sum[r / 2 % 2 + r / 32 * 2] + (s[r] + s[r + 1]);
     }
     // scale o rows by row_factor
     #pragma unroll
@@ -456,4 +460,5 @@ extern "C" __global__ void __launch_bounds__(128) attention_capped_window(const 
       }
     }
   }
+  af_copy_wait();
 }

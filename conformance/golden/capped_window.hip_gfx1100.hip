@@ -428,12 +428,16 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256), amdg
     // if !full
     if (!full) {
       // map s = select(j < skv && (i + mask_0 - j < 4096 && i + mask_0 >= j), s, -inf)
-      #pragma unroll
-      for (int r = 0; r < 16; ++r) {
-        const int i = q_begin + thread_row;
-        const int j = k_begin + thread_col + r % 8 + r / 8 * 16;
-        const int t1 = i + mask_0;
-        s[r] = j < skv && (t1 - j < 4096 && t1 >= j) ? s[r] : -af_infinity;
+      {
+        const int i_at = q_begin + thread_row;
+        const int j_at = k_begin + thread_col;
+        #pragma unroll
+        for (int r = 0; r < 16; ++r) {
+          const int i = i_at;
+          const int j = j_at + r % 8 + r / 8 * 16;
+          const int t1 = i + mask_0;
+          s[r] = j < skv && (t1 - j < 4096 && t1 >= j) ? s[r] : -af_infinity;
+        }
       }
     }
     // map row_max_before = row_max

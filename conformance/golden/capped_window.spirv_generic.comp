@@ -327,11 +327,15 @@ void main() {
     // if !full
     if (!full) {
       // map s = select(j < skv && (i + mask_0 - j < 4096 && i + mask_0 >= j), s, -inf)
-      for (int r = 0; r < 16; ++r) {
-        const int i = q_begin + thread_row + r / 4 * 8;
-        const int j = k_begin + thread_col + r % 4 * 4;
-        const int t1 = i + mask_0;
-        s[r] = j < skv && (t1 - j < 4096 && t1 >= j) ? s[r] : -af_infinity;
+      {
+        const int i_at = q_begin + thread_row;
+        const int j_at = k_begin + thread_col;
+        for (int r = 0; r < 16; ++r) {
+          const int i = i_at + r / 4 * 8;
+          const int j = j_at + r % 4 * 4;
+          const int t1 = i + mask_0;
+          s[r] = j < skv && (t1 - j < 4096 && t1 >= j) ? s[r] : -af_infinity;
+        }
       }
     }
     // map row_max_before = row_max

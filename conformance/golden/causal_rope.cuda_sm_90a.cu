@@ -218,6 +218,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_causal_rope(const __
     af_store_chunk_f16(q_shared + row * 72 + d0, x);
   }
   const int mask_0 = skv - sq;
+  const int mask_1 = skv - 1;
   // fill o = 0
   #pragma unroll
   for (int r = 0; r < 64; ++r) {
@@ -269,7 +270,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_causal_rope(const __
     // take k
     __syncthreads();
     // put v rows [k_begin, +128) below skv
-     {
+    {
       const int row0 = thread / 8, d0 = thread % 8 * 8;
       const af_f16* from = reinterpret_cast<const af_f16*>(args.v_ptr) + v_base + af_i64(k_begin + row0) * args.v_stride_s + d0;
       #pragma unroll
@@ -351,12 +352,16 @@ extern "C" __global__ void __launch_bounds__(128) attention_causal_rope(const __
     }
     // if !full
     if (!full) {
-      // map s = select(j < skv && i + mask_0 >= j, s, -inf)
-      #pragma unroll
-      for (int r = 0; r < 128; ++r) {
-        const int i = q_begin + thread_row + r / 2 % 2 * 8 + r / 64 * 16;
-        const int j = k_begin + thread_col + r % 2 + r / 4 % 16 * 8;
-        s[r] = j < skv && i + mask_0 >= j ? s[r] : -af_infinity;
+      // map s = select(j_step <= max(min(i + mask_0, mask_1), -1) - j_at, s, -inf)
+      {
+        const int i_at = q_begin + thread_row;
+        const int j_at = k_begin + thread_col;
+        #pragma unroll
+        for (int r = 0; r < 128; ++r) {
+          const int i = i_at + r / 2 % 2 * 8 + r / 64 * 16;
+          const int j_step = r % 2 + r / 4 % 16 * 8;
+          s[r] = j_step <= af_imax(af_imin(i + mask_0, mask_1), -1) - j_at ? s[r] : -af_infinity;
+        }
       }
     }
     // map row_max_before = row_max
@@ -366,8 +371,8 @@ extern "C" __global__ void __launch_bounds__(128) attention_causal_rope(const __
     }
     // reduce row_max = max onto itself of s
     #pragma unroll
-    for (int r = 0; r < 128; ++r) {
-      row_max[r / 2 % 2 + r / 64 * 2] = af_max(row_max[r / 2 % 2 + r / 64 * 2], s[r]);
+    for (int r = 0; r < 128; r += 2) {
+      row_max[r / 2 % 2 + r / 64 * 2] = af_max(row_max[r / 2 % 2 + r / 64 * 2], af_max(s[r], s[r + 1]));
     }
     #pragma unroll
     for (int r = 0; r < 4; ++r) {
@@ -399,8 +404,8 @@ extern "C" __global__ void __launch_bounds__(128) attention_causal_rope(const __
     }
     // reduce row_sum = sum onto itself of s, lane by lane
     #pragma unroll
-    for (int r = 0; r < 128; ++r) {
-      row_sum[r / 2 % 2 + r / 64 * 2] = row_sum[r / 2 % 2 + r / 64 * 2] + s[r];
+    for (int r = 0; r < 128; r += 2) {
+      row_sum[r / 2 % 2 + r / 64 * 2] = row_sum[r / 2 % 2 + r / 64 * 2] + (s[r] + s[r + 1]);
     }
     // scale o rows by row_factor
     #pragma unroll
@@ -496,4 +501,5 @@ extern "C" __global__ void __launch_bounds__(128) attention_causal_rope(const __
       }
     }
   }
+  af_copy_wait();
 }

@@ -334,6 +334,7 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256), amdg
     }
   }
   const int mask_0 = skv - sq;
+  const int mask_1 = skv - 1;
   // fill o = 0
   #pragma unroll
   for (int r = 0; r < 32; ++r) {
@@ -471,12 +472,16 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256), amdg
     }
     // if !full
     if (!full) {
-      // map s = select(j < skv && i + mask_0 >= j, s, -inf)
-      #pragma unroll
-      for (int r = 0; r < 16; ++r) {
-        const int i = q_begin + thread_row;
-        const int j = k_begin + thread_col + r % 8 + r / 8 * 16;
-        s[r] = j < skv && i + mask_0 >= j ? s[r] : -af_infinity;
+      // map s = select(j_step <= max(min(i + mask_0, mask_1), -1) - j_at, s, -inf)
+      {
+        const int i_at = q_begin + thread_row;
+        const int j_at = k_begin + thread_col;
+        #pragma unroll
+        for (int r = 0; r < 16; ++r) {
+          const int i = i_at;
+          const int j_step = r % 8 + r / 8 * 16;
+          s[r] = j_step <= af_imax(af_imin(i + mask_0, mask_1), -1) - j_at ? s[r] : -af_infinity;
+        }
       }
     }
     // map row_max_before = row_max

@@ -321,6 +321,7 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(512, 512))) voi
     }
   }
   const int mask_0 = skv - sq;
+  const int mask_1 = skv - 1;
   // fill o = 0
   #pragma unroll
   for (int r = 0; r < 32; ++r) {
@@ -458,12 +459,16 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(512, 512))) voi
     }
     // if !full
     if (!full) {
-      // map s = select(j < skv && i + mask_0 >= j, s, -inf)
-      #pragma unroll
-      for (int r = 0; r < 32; ++r) {
-        const int i = q_begin + thread_row;
-        const int j = k_begin + thread_col + r % 8 + r / 8 % 2 * 16 + r / 16 * 32;
-        s[r] = j < skv && i + mask_0 >= j ? s[r] : -af_infinity;
+      // map s = select(j_step <= max(min(i + mask_0, mask_1), -1) - j_at, s, -inf)
+      {
+        const int i_at = q_begin + thread_row;
+        const int j_at = k_begin + thread_col;
+        #pragma unroll
+        for (int r = 0; r < 32; ++r) {
+          const int i = i_at;
+          const int j_step = r % 8 + r / 8 % 2 * 16 + r / 16 * 32;
+          s[r] = j_step <= af_imax(af_imin(i + mask_0, mask_1), -1) - j_at ? s[r] : -af_infinity;
+        }
       }
     }
     // map row_max_before = row_max

@@ -235,6 +235,7 @@ void main() {
     q_shared[row * 72 + d] = af_to_f16(value);
   }
   const int mask_0 = skv - sq;
+  const int mask_1 = skv - 1;
   // fill o = 0
   for (int r = 0; r < 64; ++r) {
     o[r] = 0.0f;
@@ -331,11 +332,15 @@ void main() {
     }
     // if !full
     if (!full) {
-      // map s = select(j < skv && i + mask_0 >= j, s, -inf)
-      for (int r = 0; r < 16; ++r) {
-        const int i = q_begin + thread_row + r / 4 * 8;
-        const int j = k_begin + thread_col + r % 4 * 4;
-        s[r] = j < skv && i + mask_0 >= j ? s[r] : -af_infinity;
+      // map s = select(j_step <= max(min(i + mask_0, mask_1), -1) - j_at, s, -inf)
+      {
+        const int i_at = q_begin + thread_row;
+        const int j_at = k_begin + thread_col;
+        for (int r = 0; r < 16; ++r) {
+          const int i = i_at + r / 4 * 8;
+          const int j_step = r % 4 * 4;
+          s[r] = j_step <= af_imax(af_imin(i + mask_0, mask_1), -1) - j_at ? s[r] : -af_infinity;
+        }
       }
     }
     // map row_max_before = row_max

@@ -189,7 +189,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_sink_bias(const __gr
   const int tile_begin = 0;
   const int tile_end = af_floordiv(key_end + 31, 32);
   // put q rows [q_begin, +128) below sq
-   {
+  {
     const int row0 = thread / 8, d0 = thread % 8 * 4;
     const float* from = reinterpret_cast<const float*>(args.q_ptr) + q_base + af_i64(q_begin + row0) * args.q_stride_s + d0;
     #pragma unroll
@@ -219,7 +219,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_sink_bias(const __gr
   int k_next = tile_begin;
   if (k_next < tile_end) {
     // put k rows [k_next * 32, +32) below skv
-     {
+    {
       const int row0 = thread / 8, d0 = thread % 8 * 4;
       const float* from = reinterpret_cast<const float*>(args.k_ptr) + k_base + af_i64(k_next * 32 + row0) * args.k_stride_s + d0;
       #pragma unroll
@@ -240,7 +240,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_sink_bias(const __gr
     af_copy_wait();
     __syncthreads();
     // put v rows [k_begin, +32) below skv
-     {
+    {
       const int row0 = thread / 8, d0 = thread % 8 * 4;
       const float* from = reinterpret_cast<const float*>(args.v_ptr) + v_base + af_i64(k_begin + row0) * args.v_stride_s + d0;
       #pragma unroll
@@ -291,7 +291,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_sink_bias(const __gr
     // if k_next < tile_end
     if (k_next < tile_end) {
       // put k rows [k_next * 32, +32) below skv
-       {
+      {
         const int row0 = thread / 8, d0 = thread % 8 * 4;
         const float* from = reinterpret_cast<const float*>(args.k_ptr) + k_base + af_i64(k_next * 32 + row0) * args.k_stride_s + d0;
         #pragma unroll
@@ -303,20 +303,28 @@ extern "C" __global__ void __launch_bounds__(128) attention_sink_bias(const __gr
       af_copy_commit();
     }
     // map s = s + bias[h, i, j]
-    #pragma unroll
-    for (int r = 0; r < 32; ++r) {
-      const int i = q_begin + thread_row + r / 8 * 8;
-      const int j = k_begin + thread_col + r % 8 * 4;
-      s[r] = s[r] + reinterpret_cast<const float*>(args.bias_ptr)[af_i64(h) * args.bias_stride_0 + af_i64(af_imax(af_imin(i, sq - 1), 0)) * args.bias_stride_1 + af_i64(af_imax(af_imin(j, skv - 1), 0)) * args.bias_stride_2];
+    {
+      const int i_at = q_begin + thread_row;
+      const int j_at = k_begin + thread_col;
+      #pragma unroll
+      for (int r = 0; r < 32; ++r) {
+        const int i = i_at + r / 8 * 8;
+        const int j = j_at + r % 8 * 4;
+        s[r] = s[r] + reinterpret_cast<const float*>(args.bias_ptr)[af_i64(h) * args.bias_stride_0 + af_i64(af_imax(af_imin(i, sq - 1), 0)) * args.bias_stride_1 + af_i64(af_imax(af_imin(j, skv - 1), 0)) * args.bias_stride_2];
+      }
     }
     // if !full
     if (!full) {
       // map s = select(j < skv && (i >= j || j < 4), s, -inf)
-      #pragma unroll
-      for (int r = 0; r < 32; ++r) {
-        const int i = q_begin + thread_row + r / 8 * 8;
-        const int j = k_begin + thread_col + r % 8 * 4;
-        s[r] = j < skv && (i >= j || j < 4) ? s[r] : -af_infinity;
+      {
+        const int i_at = q_begin + thread_row;
+        const int j_at = k_begin + thread_col;
+        #pragma unroll
+        for (int r = 0; r < 32; ++r) {
+          const int i = i_at + r / 8 * 8;
+          const int j = j_at + r % 8 * 4;
+          s[r] = j < skv && (i >= j || j < 4) ? s[r] : -af_infinity;
+        }
       }
     }
     // map row_max_before = row_max
@@ -462,4 +470,5 @@ extern "C" __global__ void __launch_bounds__(128) attention_sink_bias(const __gr
       }
     }
   }
+  af_copy_wait();
 }

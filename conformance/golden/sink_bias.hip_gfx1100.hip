@@ -362,20 +362,28 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(128, 128), amdg
       }
     }
     // map s = s + bias[h, i, j]
-    #pragma unroll
-    for (int r = 0; r < 32; ++r) {
-      const int i = q_begin + thread_row + r / 8 * 8;
-      const int j = k_begin + thread_col + r % 8 * 4;
-      s[r] = s[r] + reinterpret_cast<const float*>(args.bias_ptr)[af_i64(h) * args.bias_stride_0 + af_i64(af_imax(af_imin(i, sq - 1), 0)) * args.bias_stride_1 + af_i64(af_imax(af_imin(j, skv - 1), 0)) * args.bias_stride_2];
+    {
+      const int i_at = q_begin + thread_row;
+      const int j_at = k_begin + thread_col;
+      #pragma unroll
+      for (int r = 0; r < 32; ++r) {
+        const int i = i_at + r / 8 * 8;
+        const int j = j_at + r % 8 * 4;
+        s[r] = s[r] + reinterpret_cast<const float*>(args.bias_ptr)[af_i64(h) * args.bias_stride_0 + af_i64(af_imax(af_imin(i, sq - 1), 0)) * args.bias_stride_1 + af_i64(af_imax(af_imin(j, skv - 1), 0)) * args.bias_stride_2];
+      }
     }
     // if !full
     if (!full) {
       // map s = select(j < skv && (i >= j || j < 4), s, -inf)
-      #pragma unroll
-      for (int r = 0; r < 32; ++r) {
-        const int i = q_begin + thread_row + r / 8 * 8;
-        const int j = k_begin + thread_col + r % 8 * 4;
-        s[r] = j < skv && (i >= j || j < 4) ? s[r] : -af_infinity;
+      {
+        const int i_at = q_begin + thread_row;
+        const int j_at = k_begin + thread_col;
+        #pragma unroll
+        for (int r = 0; r < 32; ++r) {
+          const int i = i_at + r / 8 * 8;
+          const int j = j_at + r % 8 * 4;
+          s[r] = j < skv && (i >= j || j < 4) ? s[r] : -af_infinity;
+        }
       }
     }
     // map row_max_before = row_max

@@ -327,18 +327,26 @@ void main() {
       }
     }
     // map s = s + bias[h, i, j]
-    for (int r = 0; r < 8; ++r) {
-      const int i = q_begin + thread_row + r / 2 * 8;
-      const int j = k_begin + thread_col + r % 2 * 4;
-      s[r] = s[r] + af_load_f32(args.bias_ptr, af_i64(h) * args.bias_stride_0 + af_i64(af_imax(af_imin(i, sq - 1), 0)) * args.bias_stride_1 + af_i64(af_imax(af_imin(j, skv - 1), 0)) * args.bias_stride_2);
+    {
+      const int i_at = q_begin + thread_row;
+      const int j_at = k_begin + thread_col;
+      for (int r = 0; r < 8; ++r) {
+        const int i = i_at + r / 2 * 8;
+        const int j = j_at + r % 2 * 4;
+        s[r] = s[r] + af_load_f32(args.bias_ptr, af_i64(h) * args.bias_stride_0 + af_i64(af_imax(af_imin(i, sq - 1), 0)) * args.bias_stride_1 + af_i64(af_imax(af_imin(j, skv - 1), 0)) * args.bias_stride_2);
+      }
     }
     // if !full
     if (!full) {
       // map s = select(j < skv && (i >= j || j < 4), s, -inf)
-      for (int r = 0; r < 8; ++r) {
-        const int i = q_begin + thread_row + r / 2 * 8;
-        const int j = k_begin + thread_col + r % 2 * 4;
-        s[r] = j < skv && (i >= j || j < 4) ? s[r] : -af_infinity;
+      {
+        const int i_at = q_begin + thread_row;
+        const int j_at = k_begin + thread_col;
+        for (int r = 0; r < 8; ++r) {
+          const int i = i_at + r / 2 * 8;
+          const int j = j_at + r % 2 * 4;
+          s[r] = j < skv && (i >= j || j < 4) ? s[r] : -af_infinity;
+        }
       }
     }
     // map row_max_before = row_max
