@@ -7,4 +7,4 @@
 namespace attnfuse::cuda {
 const Backend& backend();
 const Backend& emulated_backend();
-}
+}  // namespace attnfuse::cuda
