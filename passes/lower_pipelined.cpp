@@ -1,13 +1,13 @@
 // lower_pipelined: the schedule for machines with a copy engine and matrix products that run beside other
 // work. A workgroup stays and takes query tiles, the longest first. Its threads have roles:
 //
-//   loader      copies the key tiles that the mask allows, last first, each before the value tile of the step
-//   before scheduler   hands out query tiles and loads their queries, as many ahead as there are slots
+//   loader      copies the key tiles that the mask allows, last first; each before the value tile of the
+//               step before
+//   scheduler   hands out query tiles and loads their queries, as many ahead as there are slots
 //   transform   in place of the scheduler's load when queries are transformed
 //   cleaner     zeroes non-finite values in tiles that the mask cuts (masked programs only)
-//   storer      writes an output tile from the slot of its query, after it gave the rows that may see them
-//   the
-//               non-finite values back; then it frees the slot
+//   storer      gives an output tile's rows the non-finite values that they may see, writes it from the slot
+//               of its query, and frees the slot
 //   consumer    groups of 64 rows: scores, softmax, output
 //
 // A consumer issues the scores of one key tile, then the output product of the tile before, and computes the
@@ -27,7 +27,6 @@ constexpr int kWarp = 32;  // threads that signal together
 // Stages of the channels.
 constexpr int kFilled = 0;
 enum QueryStage { kQueryFilled, kQueryWritten, kQueryFree };
-enum WorkStage { kWorkPosted, kWorkFree };
 
 class PipelinedLowering : public ForwardLowering {
  public:
@@ -35,7 +34,7 @@ class PipelinedLowering : public ForwardLowering {
       : ForwardLowering(graph, target, schedule, plan_pipelined_tiles(graph.info(), target, schedule)) {
     program_.unit = target.pipeline->product;
     group_threads_ = target.pipeline->group_threads;
-    // The output waits for the scaling of the step before where registers are short; see scale_output.
+    // The output waits for the scaling of the step before where registers are short; see issue_output.
     scales_late_ = program_.info.v_head_dim > 128;
     max_tolerance_ = 8;
   }
@@ -136,9 +135,7 @@ class PipelinedLowering : public ForwardLowering {
 
   void add_channels() {
     transforms_query_ = is_transformed(query_);
-    transforms_key_ = is_transformed(key_);
-    transforms_value_ = is_transformed(value_);
-    loads_by_warp_ = transforms_key_ || transforms_value_;
+    loads_by_warp_ = is_transformed(key_) || is_transformed(value_);
     place_producers();
     const int consumers = consumer_warps();
     const Schedule& schedule = program_.schedule;
@@ -420,7 +417,7 @@ class PipelinedLowering : public ForwardLowering {
   ChannelId q_, k_, v_, work_;
   NodeId preset_;
   int group_threads_ = 0, value_ready_ = 0, value_free_ = 1;
-  bool transforms_query_ = false, transforms_key_ = false, transforms_value_ = false, loads_by_warp_ = false;
+  bool transforms_query_ = false, loads_by_warp_ = false;
   bool scales_late_ = false, takes_turns_ = false;
 };
 
