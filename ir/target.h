@@ -64,6 +64,7 @@ struct PipelineRow {
   int query_slots, kv_slots;
   int consumer_registers, producer_registers;
   bool take_turns;
+  int exponentials_first;  // quarters of them that run beside the output product; the others wait for it
 };
 
 // What the machine does per second, for the cost model of passes/rotation.h.

@@ -30,6 +30,7 @@ struct TileId {
 
 struct ChannelId {
   int value = -1;
+  bool valid() const { return value >= 0; }
 };
 
 enum class Space : std::uint8_t { shared, registers };
@@ -96,9 +97,11 @@ struct Put {
 struct Take {
   ChannelId channel;
 };
+// Waits for a stage of the slot; in a careful run (WorkItems) for another one.
 struct Acquire {
   ChannelId channel;
   int stage;
+  int careful_stage = -1;
 };
 struct Signal {
   ChannelId channel;
@@ -126,14 +129,21 @@ struct Mma {
 };
 struct MmaWait {
   int pending = 0;
-  TileId ready;       // the accumulator that may be touched from here on
-  TileId after = {};  // what must be computed while the products run: the wait may not move before it
+  TileId ready;  // the accumulator that may be touched from here on
+  // What must be computed while the products run: the wait may not move before these registers.
+  TileId after = {};
+  int after_quarters = 4;
 };
 // Element by element; `to` may be read. Besides the coordinates i and j, their parts: "j_at" is what the
 // thread brings, "j_step" what the register brings.
+// A register tile in parts: quarters of the registers in order, [begin, end).
+struct Quarters {
+  int begin = 0, end = 4;
+};
 struct Map {
   TileId to;
   NodeId value;
+  Quarters part = {};
 };
 // to[r] = op over c of from[r,c], per row; `accumulate` starts from to[r]; `across_lanes` combines the lanes
 // that share a row (else each lane keeps its part).
@@ -150,7 +160,6 @@ struct LaneReduce {
 };
 struct ScaleRows {
   TileId tile, factor;
-  bool skip_ones = false;  // most factors are 1: warps that hold no other skip the product
 };  // tile[r,c] *= factor[r]; an opaque tile takes a shared factor
 enum class Scope : std::uint8_t { warp, workgroup };
 struct Barrier {
@@ -239,22 +248,34 @@ struct Roles {
 };
 // The workgroup stays and computes query tiles one after the other, the longest first. One role hands them
 // out through the channel `ring` (hands_out), every other role reads them: both run `body` once per tile,
-// with the scalars q_begin, h, g and b set.
+// with the scalars q_begin, h, g and b set. The role that `finishes` a tile keeps its entry of the ring until
+// the body is through. A tile that Doubt was cast on is handed out again when it is finished, and the boolean
+// scalar "careful" holds in its second run.
 struct WorkItems {
   ChannelId ring;
-  bool hands_out = false;
+  enum class Part : std::uint8_t { hands_out, takes, finishes } part = Part::takes;
+  bool repeats = false;  // Doubt may be cast; the same in every role
   Body body;
+};
+// The tile of work is repeated, unless this is its careful run, if the output tile, in shared memory, holds a
+// value that is not finite. One row of each group is looked at: a value tile that holds such an element
+// spoils that column in every row of the product, with weight 0 too.
+struct Doubt {
+  ChannelId ring;
+  TileId tile;
 };
 // Groups of a role issue their matrix products in turn: waits for the own turn, or passes it on.
 struct Turn {
   bool pass = false;
 };
 // Writes the slot's rows from first_row on to an output with the copy engine, then waits until the slot may
-// be filled again. Rows and columns outside the output are dropped.
+// be filled again. Rows and columns outside the output are dropped. With a ring `unless_doubted` the rows are
+// those of its entry, and not written if it says that they are computed again.
 struct BulkStore {
   ChannelId channel;
   std::string output;
   NodeId first_row;
+  ChannelId unless_doubted = {};
 };
 // Waits until what this thread wrote with the copy engine has arrived.
 struct BulkDrain {};
@@ -262,7 +283,7 @@ struct BulkDrain {};
 struct Statement {
   std::variant<Let, Assign, Put, Take, Acquire, Signal, Advance, Fill, Move, Mma, MmaWait, Map, RowReduce,
                LaneReduce, ScaleRows, Barrier, Scrub, Store, BulkStore, BulkDrain, Restore, MapRows, Chain,
-               If, While, TileLoop, Roles, WorkItems, Turn>
+               If, While, TileLoop, Roles, WorkItems, Doubt, Turn>
       kind;
 };
 

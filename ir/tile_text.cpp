@@ -101,7 +101,9 @@ class Printer {
   void print(const Take& s) { line(fmt::format("take {}", p_.channel(s.channel).name)); }
   void print(const Acquire& s) {
     const Channel& channel = p_.channel(s.channel);
-    line(fmt::format("acquire {} {}", channel.name, channel.stages.at(std::size_t(s.stage)).name));
+    const auto stage = [&](int index) { return channel.stages.at(std::size_t(index)).name; };
+    line(fmt::format("acquire {} {}{}", channel.name, stage(s.stage),
+                     s.careful_stage < 0 ? "" : ", in a careful run " + stage(s.careful_stage)));
   }
   void print(const Signal& s) {
     const Channel& channel = p_.channel(s.channel);
@@ -118,7 +120,12 @@ class Printer {
   void print(const MmaWait& s) {
     line(fmt::format("wait for {}, {} later products may be pending", tile(s.ready), s.pending));
   }
-  void print(const Map& s) { line(fmt::format("map {} = {}", tile(s.to), expr(s.value))); }
+  void print(const Map& s) {
+    const bool whole = s.part.begin == 0 && s.part.end == 4;
+    line(fmt::format("map {}{} = {}", tile(s.to),
+                     whole ? "" : fmt::format(" (quarters {} to {})", s.part.begin, s.part.end),
+                     expr(s.value)));
+  }
   void print(const RowReduce& s) {
     line(fmt::format("reduce {} = {}{} of {}{}", tile(s.to), text(s.op), s.accumulate ? " onto itself" : "",
                      tile(s.from), s.across_lanes ? "" : ", lane by lane"));
@@ -134,8 +141,8 @@ class Printer {
                      expr(s.row_limit)));
   }
   void print(const BulkStore& s) {
-    line(fmt::format("store {} <- {} rows [{}, ..) in bulk", s.output, p_.channel(s.channel).name,
-                     expr(s.first_row)));
+    line(fmt::format("store {} <- {} rows [{}, ..) in bulk{}", s.output, p_.channel(s.channel).name,
+                     expr(s.first_row), s.unless_doubted.valid() ? " unless in doubt" : ""));
   }
   void print(const BulkDrain&) { line("wait for bulk stores"); }
   void print(const Restore& s) {
@@ -169,9 +176,13 @@ class Printer {
     }
   }
   void print(const WorkItems& s) {
-    line(
-        fmt::format("{} query tiles through {}", s.hands_out ? "hand out" : "take", p_.channel(s.ring).name));
+    constexpr const char* kParts[] = {"hand out", "take", "finish"};
+    line(fmt::format("{} query tiles through {}{}", kParts[int(s.part)], p_.channel(s.ring).name,
+                     s.repeats ? ", some of them twice" : ""));
     body(s.body);
+  }
+  void print(const Doubt& s) {
+    line(fmt::format("doubt the tile of {} if {} is not finite", p_.channel(s.ring).name, tile(s.tile)));
   }
   void print(const Turn& s) { line(s.pass ? "pass the turn" : "wait for the turn"); }
   void print(const If& s) {

@@ -228,7 +228,7 @@ void ForwardLowering::start_rows(Body& body) {
     add(body, Fill{plan_.row_max, -kInfinity});
 }
 
-void ForwardLowering::add_softmax(Body& body, NodeId partial) {
+void ForwardLowering::add_softmax(Body& body, NodeId partial, int quarters, Body between) {
   const TileId rows = plan_.scores_rows;
   const NodeId s = tile_element(rows);
   if (!score_is_identity_) add(body, Map{rows, score_value_});
@@ -244,19 +244,15 @@ void ForwardLowering::add_softmax(Body& body, NodeId partial) {
   const NodeId safe = tile_element(plan_.row_max_safe);
   add(body, Map{plan_.row_max_before, row_max});
   add(body, RowReduce{plan_.row_max, rows, ReduceOp::max, true, true});
-  if (max_tolerance_ > 0) {
-    const NodeId before = tile_element(plan_.row_max_before);
-    const NodeId rise = op(ScalarOp::mul, {op(ScalarOp::sub, {row_max, before}), f32(factor_ * kLog2E)});
-    add(body, Map{plan_.row_max,
-                  op(ScalarOp::select, {op(ScalarOp::le, {rise, f32(max_tolerance_)}), before, row_max})});
-  }
   // A row without any allowed key so far: exp2(-inf - 0) = 0 instead of exp2(-inf - -inf).
   add(body, Map{plan_.row_max_safe,
                 op(ScalarOp::select, {op(ScalarOp::eq, {row_max, f32(-kInfinity)}), f32(0), row_max})});
   add(body, Map{plan_.row_factor, exponential(tile_element(plan_.row_max_before), safe)});
   add(body,
       Map{plan_.row_sum, op(ScalarOp::mul, {tile_element(plan_.row_sum), tile_element(plan_.row_factor)})});
-  add(body, Map{rows, exponential(s, safe)});
+  if (quarters > 0) add(body, Map{rows, exponential(s, safe), {0, quarters}});
+  body.insert(body.end(), between.begin(), between.end());
+  if (quarters < 4) add(body, Map{rows, exponential(s, safe), {quarters, 4}});
   add(body, RowReduce{plan_.row_sum, rows, ReduceOp::sum, true, false});
 }
 

@@ -50,7 +50,8 @@ class ForwardLowering {
   void start_rows(Body& body);
   // Scores of tile `k_begin` to probabilities and row statistics; keys are tested where `partial` holds
   // (invalid: nowhere). Follows per_tile_.
-  void add_softmax(Body& body, NodeId partial);
+  // `between` runs after that many quarters of the exponentials.
+  void add_softmax(Body& body, NodeId partial, int quarters = 4, Body between = {});
   // row_factor = 1 / sum, row_sum = logsumexp.
   void finish_rows(Body& body);
   // The keys that row i may see, as a predicate over i and j; past the end included.
@@ -66,7 +67,6 @@ class ForwardLowering {
   double factor_ = 1;
   // The row maximum may lag behind by this power of two, so that the output need not be scaled: sums and
   // probabilities have that much room.
-  double max_tolerance_ = 0;
   Body before_, per_tile_;
 
  private:

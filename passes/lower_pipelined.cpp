@@ -1,14 +1,17 @@
 // lower_pipelined: the schedule for machines with a copy engine and matrix products that run beside other
 // work. A workgroup stays and takes query tiles, the longest first. Its threads have roles:
 //
-//   loader      copies the key tiles that the mask allows, last first; each before the value tile of the
-//               step before
-//   scheduler   hands out query tiles and loads their queries, as many ahead as there are slots
-//   transform   in place of the scheduler's load when queries are transformed
-//   cleaner     zeroes non-finite values in tiles that the mask cuts (masked programs only)
-//   storer      gives an output tile's rows the non-finite values that they may see, writes it from the slot
-//               of its query, and frees the slot
-//   consumer    groups of 64 rows: scores, softmax, output
+//   keys, values   copy the tiles that the mask allows, last first; one loader does both where something is
+//                  transformed, each key tile before the value tile of the step before
+//   scheduler      hands out query tiles and loads their queries, as many ahead as there are slots
+//   transform      in place of the scheduler's load when queries are transformed
+//   storer         writes an output tile from the slot of its query, and frees the slot
+//   consumer       groups of 64 rows: scores, softmax, output
+//
+// Values that a row may not see have weight 0, which does not undo a NaN or an infinity. Masked programs look
+// for the trace that these leave in an output tile, rather than at every value tile: a tile in doubt is
+// computed again, carefully. Then the values that the mask cuts are zeroed where they are not finite, and the
+// storer gives them back to the rows that may see them.
 //
 // A consumer issues the scores of one key tile, then the output product of the tile before, and computes the
 // softmax of the first while the second runs. Groups take turns in issuing, so that one's softmax runs beside
@@ -25,7 +28,7 @@ constexpr int kWorkSlots = 4;
 constexpr int kWarp = 32;  // threads that signal together
 
 // Stages of the channels.
-constexpr int kFilled = 0;
+constexpr int kFilled = 0, kClean = 1;  // values are cleaned in masked programs
 enum QueryStage { kQueryFilled, kQueryWritten, kQueryFree };
 
 class PipelinedLowering : public ForwardLowering {
@@ -36,7 +39,6 @@ class PipelinedLowering : public ForwardLowering {
     group_threads_ = target.pipeline->group_threads;
     // The output waits for the scaling of the step before where registers are short; see issue_output.
     scales_late_ = program_.info.v_head_dim > 128;
-    max_tolerance_ = 8;
   }
 
   TileProgram run() {
@@ -60,24 +62,30 @@ class PipelinedLowering : public ForwardLowering {
   // Signals that a role's hand-over takes: one a warp, or one of a single thread.
   static int signals(int threads) { return (threads + kWarp - 1) / kWarp; }
 
-  enum class Job { loader, scheduler, storer, cleaner, transform };
+  enum class Job { loader, keys, values, scheduler, storer, transform };
   struct Place {
     Job job;
     int first_thread, threads;
   };
 
-  // Who works where among the producer threads, a warp each where there are enough. Roles of one thread may
-  // share a warp: they wait most of the time.
+  // Who works where among the producer threads, a warp each: one thread that waits would keep the others of
+  // its warp waiting.
   void place_producers() {
-    const bool transform = transforms_query_ && !loads_by_warp_;
-    int warp = 1;
-    const auto next = [&] { return kWarp * warp++; };
-    places_.push_back({Job::loader, 0, loads_by_warp_ ? kWarp : 1});
-    if (transform && masked_) places_.push_back({Job::scheduler, 1, 1});
-    places_.push_back({Job::storer, next(), masked_ ? kWarp : 1});
-    if (masked_) places_.push_back({Job::cleaner, next(), kWarp});
-    if (!(transform && masked_)) places_.push_back({Job::scheduler, next(), 1});
-    if (transform) places_.push_back({Job::transform, kWarp * warp, kWarp * (4 - warp)});
+    const bool transforms = transforms_query_ || loads_by_warp_;
+    int warp = 0;
+    const auto place = [&](Job job, int threads) {
+      places_.push_back({job, kWarp * warp, threads});
+      warp += (threads + kWarp - 1) / kWarp;
+    };
+    const int careful = masked_ ? kWarp : 1;
+    if (transforms)
+      place(Job::loader, loads_by_warp_ ? kWarp : careful);
+    else
+      place(Job::keys, 1);
+    place(Job::storer, careful);
+    if (!transforms) place(Job::values, careful);
+    place(Job::scheduler, 1);
+    if (transforms_query_ && !loads_by_warp_) place(Job::transform, group_threads_ - kWarp * warp);
   }
 
   Role producer(const Place& place) {
@@ -88,12 +96,14 @@ class PipelinedLowering : public ForwardLowering {
     switch (place.job) {
       case Job::loader:
         return role("loader", loader());
+      case Job::keys:
+        return role("keys", keys());
+      case Job::values:
+        return role("values", values());
       case Job::scheduler:
         return role("scheduler", scheduler());
       case Job::storer:
         return role("storer", storer());
-      case Job::cleaner:
-        return role("cleaner", cleaner());
       case Job::transform:
         return role("transform", transform());
     }
@@ -143,9 +153,8 @@ class PipelinedLowering : public ForwardLowering {
                  {{"filled", std::max(1, signals_of(Job::transform))}, {"written", consumers}, {"free", 1}});
     k_ = channel("k", plan_.key, k_tensor_, key_, schedule.kv_slots, {{"filled", 1}, {"free", consumers}});
     std::vector<ChannelStage> value_stages = {{"filled", 1}, {"free", consumers}};
-    if (masked_) value_stages.insert(value_stages.begin() + 1, {"clean", signals_of(Job::cleaner)});
+    if (masked_) value_stages.insert(value_stages.begin() + 1, {"clean", 1});
     v_ = channel("v", plan_.value, v_tensor_, value_, schedule.kv_slots, value_stages);
-    value_ready_ = masked_ ? 1 : kFilled;
     value_free_ = int(value_stages.size()) - 1;
     Channel work{"work", {}, {}, {}, CopyKind::direct};
     work.slots = kWorkSlots;
@@ -212,25 +221,26 @@ class PipelinedLowering : public ForwardLowering {
   }
   NodeId has_tile() { return at_least("k_tile", scalar("tile_begin")); }
 
-  // Every element of k_tile may be seen by rows [first, end).
-  NodeId is_full(const char* first, const char* end) {
+  // Every element of the tile may be seen by rows [first, end).
+  NodeId is_full(const std::string& tile, const char* first, const char* end) {
     NodeId whole =
         op(ScalarOp::ile,
-           {op(ScalarOp::iadd, {first_key_of("k_tile"), i32(program_.schedule.block_k)}), size(Size::skv)});
+           {op(ScalarOp::iadd, {first_key_of(tile), i32(program_.schedule.block_k)}), size(Size::skv)});
     if (!masked_) return whole;
     const NodeId full =
-        bind(bind_tile(classes_.full, "k_tile"), {{"q_begin", scalar(first)}, {"q_end", scalar(end)}});
+        bind(bind_tile(classes_.full, tile), {{"q_begin", scalar(first)}, {"q_end", scalar(end)}});
     return op(ScalarOp::logical_and, {whole, full});
   }
   NodeId negated(NodeId condition) { return op(ScalarOp::logical_not, {condition}); }
 
   // -- producers --------------------------------------------------------------------------------
 
-  Body items(bool hands_out, Body body) {
+  Body items(WorkItems::Part part, Body body) {
     Body result;
-    add(result, WorkItems{work_, hands_out, std::move(body)});
+    add(result, WorkItems{work_, part, masked_, std::move(body)});
     return result;
   }
+  NodeId careful() { return g().variable("careful", ValueType::boolean); }
 
   void fill(Body& body, ChannelId id, NodeId first_row, NodeId limit, int free_stage) {
     add(body, Acquire{id, free_stage});
@@ -239,62 +249,96 @@ class PipelinedLowering : public ForwardLowering {
     add(body, Advance{id});
   }
 
+  void fill_keys(Body& body) { fill(body, k_, first_key_of("k_tile"), size(Size::skv), 1); }
+
+  // The values of `tile`; in a careful run without what is not finite, if some row may not see all of them.
+  void fill_values(Body& body, const std::string& tile) {
+    if (!masked_) return fill(body, v_, first_key_of(tile), size(Size::skv), value_free_);
+    add(body, Acquire{v_, value_free_});
+    add(body, Put{v_, first_key_of(tile), size(Size::skv)});
+    if (program_.channel(v_).kind != CopyKind::bulk) add(body, Signal{v_, kFilled, true});
+    Body cut;
+    add(cut, Acquire{v_, kFilled});
+    add(cut, Scrub{plan_.value, "has_nonfinite"});
+    add(body, If{op(ScalarOp::logical_and, {careful(), negated(is_full(tile, "q_begin", "q_end"))}),
+                 std::move(cut)});
+    add(body, Signal{v_, kClean});
+    add(body, Advance{v_});
+  }
+
+  Body keys() {
+    Body body, step;
+    start_walk(body);
+    fill_keys(step);
+    next_tile(step);
+    add(body, While{has_tile(), std::move(step)});
+    return items(WorkItems::Part::takes, std::move(body));
+  }
+
+  Body values() {
+    Body body, step;
+    start_walk(body);
+    fill_values(step, "k_tile");
+    next_tile(step);
+    add(body, While{has_tile(), std::move(step)});
+    return items(WorkItems::Part::takes, std::move(body));
+  }
+
   Body loader() {
     Body body;
     start_walk(body);
-    const NodeId skv = size(Size::skv);
     if (transforms_query_ && loads_by_warp_) fill(body, q_, scalar("q_begin"), size(Size::sq), kQueryFree);
-    fill(body, k_, first_key_of("k_tile"), skv, 1);
+    fill_keys(body);
     add(body, Let{"v_tile", scalar("k_tile"), true});
     next_tile(body);
     Body step;
-    fill(step, k_, first_key_of("k_tile"), skv, 1);
-    fill(step, v_, first_key_of("v_tile"), skv, value_free_);
+    fill_keys(step);
+    fill_values(step, "v_tile");
     add(step, Assign{"v_tile", scalar("k_tile")});
     next_tile(step);
     add(body, While{has_tile(), std::move(step)});
-    fill(body, v_, first_key_of("v_tile"), skv, value_free_);
-    return items(false, std::move(body));
+    fill_values(body, "v_tile");
+    return items(WorkItems::Part::takes, std::move(body));
   }
 
   Body scheduler() {
     Body body;
     if (!transforms_query_) fill(body, q_, scalar("q_begin"), size(Size::sq), kQueryFree);
-    return items(true, std::move(body));
+    return items(WorkItems::Part::hands_out, std::move(body));
   }
 
   Body transform() {
     Body body;
     fill(body, q_, scalar("q_begin"), size(Size::sq), kQueryFree);
-    return items(false, std::move(body));
-  }
-
-  Body cleaner() {
-    Body body;
-    start_walk(body);
-    Body step;
-    add(step, Acquire{v_, kFilled});
-    add(step, If{negated(is_full("q_begin", "q_end")), {{Scrub{plan_.value, "has_nonfinite"}}}});
-    add(step, Signal{v_, value_ready_, true});
-    add(step, Advance{v_});
-    next_tile(step);
-    add(body, While{has_tile(), std::move(step)});
-    return items(false, std::move(body));
+    return items(WorkItems::Part::takes, std::move(body));
   }
 
   Body storer() {
     Body body;
-    if (masked_) add_bounds(body);
     add(body, Acquire{q_, kQueryWritten});
-    if (masked_)
-      add(body, Restore{"o", "has_nonfinite", v_tensor_, allowed_keys(), first_key_of("tile_begin"),
-                        scalar("key_end"), scalar("q_begin"), size(Size::sq), plan_.scores_shared});
-    add(body, BulkStore{q_, "o", scalar("q_begin")});
+    if (masked_) add(body, Doubt{work_, plan_.scores_shared});
+    if (masked_) add(body, If{careful(), restore()});
+    add(body, BulkStore{q_, "o", scalar("q_begin"), masked_ ? work_ : ChannelId{}});
     add(body, Signal{q_, kQueryFree});
     add(body, Advance{q_});
-    Body result = items(false, std::move(body));
+    Body result = items(WorkItems::Part::finishes, std::move(body));
     add(result, BulkDrain{});
     return result;
+  }
+
+  // Of the tiles that were cleaned.
+  Body restore() {
+    Body body, step, cut;
+    start_walk(body);
+    const NodeId begin = first_key_of("k_tile");
+    const NodeId end =
+        op(ScalarOp::imin, {op(ScalarOp::iadd, {begin, i32(program_.schedule.block_k)}), scalar("key_end")});
+    add(cut, Restore{"o", "has_nonfinite", v_tensor_, mask_root_, begin, end, scalar("q_begin"),
+                     size(Size::sq), plan_.scores_shared});
+    add(step, If{negated(is_full("k_tile", "q_begin", "q_end")), std::move(cut)});
+    next_tile(step);
+    add(body, While{has_tile(), std::move(step)});
+    return body;
   }
 
   // -- consumers --------------------------------------------------------------------------------
@@ -308,18 +352,19 @@ class PipelinedLowering : public ForwardLowering {
     if (takes_turns_) add(body, Turn{false});
     add(body, Mma{plan_.scores, plan_.query, plan_.key, false, true, !preset_.valid()});
   }
+  void acquire_values(Body& body) { add(body, Acquire{v_, kFilled, masked_ ? kClean : -1}); }
   void issue_output(Body& body) {
-    if (scales_late_) add(body, ScaleRows{plan_.output, plan_.row_factor, true});
-    add(body, Acquire{v_, value_ready_});
+    if (scales_late_) add(body, ScaleRows{plan_.output, plan_.row_factor});
+    acquire_values(body);
     add(body, Mma{plan_.output, plan_.weights, plan_.value, true, true, false});
   }
   void release(Body& body, ChannelId id, int stage) {
     add(body, Signal{id, stage});
     add(body, Advance{id});
   }
-  void softmax(Body& body, NodeId partial) {
+  void softmax(Body& body, NodeId partial, int quarters = 4, Body between = {}) {
     if (!preset_.valid()) body.insert(body.end(), per_tile_.begin(), per_tile_.end());
-    add_softmax(body, partial);
+    add_softmax(body, partial, quarters, std::move(between));
   }
   void to_weights(Body& body) { add(body, Map{plan_.weights, tile_element(plan_.scores_rows)}); }
 
@@ -333,11 +378,14 @@ class PipelinedLowering : public ForwardLowering {
     if (takes_turns_) add(body, Turn{true});
     add(body, MmaWait{1, plan_.scores});
     release(body, k_, 1);
-    softmax(body, cut ? g().constant(1, ValueType::boolean) : NodeId{});
-    add(body, MmaWait{0, plan_.output, plan_.row_sum});
-    release(body, v_, value_free_);
+    const int first = program_.schedule.exponentials_first;
+    Body output_is_there;
+    add(output_is_there,
+        MmaWait{0, plan_.output, first > 0 ? plan_.scores_rows : plan_.row_factor, first > 0 ? first : 4});
+    release(output_is_there, v_, value_free_);
+    softmax(body, cut ? g().constant(1, ValueType::boolean) : NodeId{}, first, std::move(output_is_there));
     to_weights(body);
-    if (!scales_late_) add(body, ScaleRows{plan_.output, plan_.row_factor, true});
+    if (!scales_late_) add(body, ScaleRows{plan_.output, plan_.row_factor});
     next_tile(body);
     return body;
   }
@@ -345,10 +393,12 @@ class PipelinedLowering : public ForwardLowering {
   void first_tile(Body& body) {
     add(body, Let{"k_begin", first_key_of("k_tile")});
     takes_turns_ = false;
+    if (preset_.valid()) start_rows(body);
     issue_scores(body);
+    if (!preset_.valid()) start_rows(body);
     add(body, MmaWait{0, plan_.scores});
     release(body, k_, 1);
-    softmax(body, negated(is_full("group_begin", "group_end")));
+    softmax(body, negated(is_full("k_tile", "group_begin", "group_end")));
     to_weights(body);
     next_tile(body);
   }
@@ -363,7 +413,7 @@ class PipelinedLowering : public ForwardLowering {
       add(pass, Turn{false});
       add(pass, Turn{true});
     }
-    add(pass, Acquire{v_, value_ready_});
+    acquire_values(pass);
     release(pass, v_, value_free_);
     add(pass, Assign{"k_tile", lower_by("k_tile", 1)});
     const NodeId unseen = op(ScalarOp::ige, {first_key_of("k_tile"), scalar("group_key_end")});
@@ -384,39 +434,38 @@ class PipelinedLowering : public ForwardLowering {
                                      {scalar("q_begin"), op(ScalarOp::imul, {scalar("group"), i32(rows)})})});
     add(body, Let{"group_end", op(ScalarOp::imin,
                                   {op(ScalarOp::iadd, {scalar("group_begin"), i32(rows)}), size(Size::sq)})});
-    start_rows(body);
     pass_tiles(body);
     add(body, Acquire{q_, kQueryFilled});
     first_tile(body);
     Body loops;
-    const NodeId full = is_full("group_begin", "group_end");
+    const NodeId full = is_full("k_tile", "group_begin", "group_end");
     if (masked_) add(loops, While{op(ScalarOp::logical_and, {has_tile(), negated(full)}), step(true)});
     add(loops, While{masked_ ? op(ScalarOp::logical_and, {has_tile(), full}) : has_tile(), step(false)});
     if (masked_)
       add(body, While{has_tile(), std::move(loops)});
     else
       body.insert(body.end(), loops.begin(), loops.end());
-    issue_output(body);
-    add(body, MmaWait{0, plan_.output});
-    release(body, v_, value_free_);
     finish(body);
-    return items(false, std::move(body));
+    return items(WorkItems::Part::takes, std::move(body));
   }
 
+  // The last output product; sums and logsumexp beside it.
   void finish(Body& body) {
-    const NodeId sq = size(Size::sq), group_begin = scalar("group_begin");
+    issue_output(body);
     finish_rows(body);
+    add(body, Store{plan_.row_sum, "lse", scalar("group_begin"), size(Size::sq), {}});
+    add(body, MmaWait{0, plan_.output});
+    release(body, v_, value_free_);
     add(body, ScaleRows{plan_.output, plan_.row_factor});
     add(body, Move{plan_.scores_shared, plan_.output});
     add(body, Signal{q_, kQueryWritten, true});
     add(body, Advance{q_});
-    add(body, Store{plan_.row_sum, "lse", group_begin, sq, {}});
   }
 
   std::vector<Place> places_;
   ChannelId q_, k_, v_, work_;
   NodeId preset_;
-  int group_threads_ = 0, value_ready_ = 0, value_free_ = 1;
+  int group_threads_ = 0, value_free_ = 1;
   bool transforms_query_ = false, loads_by_warp_ = false;
   bool scales_late_ = false, takes_turns_ = false;
 };

@@ -59,6 +59,7 @@ std::vector<Schedule> pipelined(const ProgramInfo& info, const Target& target, i
     schedule.consumer_registers = row.consumer_registers;
     schedule.producer_registers = row.producer_registers;
     schedule.take_turns = row.take_turns && row.groups > 1;
+    schedule.exponentials_first = row.exponentials_first;
     schedule.source = "table";
     if (fits(pipelined_footprint(info, target, schedule), target)) result.push_back(schedule);
   }

@@ -8,6 +8,7 @@ namespace attnfuse {
 class CDialect : public Dialect {
  public:
   std::string unroll() const override { return "#pragma unroll"; }
+  std::string roll() const override { return "#pragma unroll 1"; }
   std::string type(DType dtype) const override;
   std::string int64(std::string_view value) const override;
   void constant_table(SourceWriter& out, const std::string& name,

@@ -22,6 +22,7 @@ class Dialect {
   virtual void end(TileWriter& writer) const = 0;
 
   virtual std::string unroll() const = 0;                       // line before a loop to unroll; empty = none
+  virtual std::string roll() const { return ""; }               // line before a loop that runs rarely
   virtual std::string type(DType dtype) const = 0;              // of a stored element
   virtual std::string int64(std::string_view value) const = 0;  // conversion to a 64-bit integer
   // An array of constants, before the kernel.
@@ -71,6 +72,7 @@ class Dialect {
   virtual void bulk_drain(TileWriter& writer) const;
   virtual void roles(TileWriter& writer, const Roles& roles) const;
   virtual void work_items(TileWriter& writer, const WorkItems& items) const;
+  virtual void doubt(TileWriter& writer, const Doubt& doubt) const;
   virtual void turn(TileWriter& writer, const Turn& turn) const;
   // Declaration of a register tile.
   virtual void declare(TileWriter& writer, const Tile& tile) const;

@@ -59,6 +59,7 @@ void Dialect::bulk_store(TileWriter&, const BulkStore&) const { no_roles(); }
 void Dialect::bulk_drain(TileWriter&) const { no_roles(); }
 void Dialect::roles(TileWriter&, const Roles&) const { no_roles(); }
 void Dialect::work_items(TileWriter&, const WorkItems&) const { no_roles(); }
+void Dialect::doubt(TileWriter&, const Doubt&) const { no_roles(); }
 void Dialect::turn(TileWriter&, const Turn&) const { no_roles(); }
 
 void Dialect::declare(TileWriter& writer, const Tile& tile) const {

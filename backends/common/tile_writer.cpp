@@ -141,6 +141,7 @@ bool TileWriter::open_coordinates(const Tile& tile, NodeId value) {
 void TileWriter::write(const Map& s) {
   const Tile& to = tile(s.to);
   const int count = std::get<FragmentLayout>(to.layout).register_count();
+  const int first = count * s.part.begin / 4, end = count * s.part.end / 4;
   const bool has_coordinates = open_coordinates(to, s.value);
   const auto value_at = [&](const std::string& reg) {
     for (const auto& [dim, axis] : {std::pair{to.row, TileAxis::row}, std::pair{to.col, TileAxis::col}}) {
@@ -158,11 +159,11 @@ void TileWriter::write(const Map& s) {
                                 {}});
   };
   if (to.type == DType::f16 || to.type == DType::bf16) {  // two to a register
-    open_loop(fmt::format("for (int r = 0; r < {}; r += 2)", count));
+    open_loop(fmt::format("for (int r = {}; r < {}; r += 2)", first, end));
     out_.line(fmt::format("{}[r / 2] = af_pack_{}({}, {});", to.name, name(to.type), value_at("r"),
                           value_at("(r + 1)")));
   } else {
-    open_registers(count);
+    open_loop(fmt::format("for (int r = {}; r < {}; ++r)", first, end));
     const std::string value = value_at("r");
     out_.line(fmt::format("{}[r] = {};", to.name, value));
   }
@@ -220,41 +221,39 @@ void TileWriter::scrub_elements(const Scrub& s) {
   out_.close();
 }
 
-// Element d of row i: what the keys that it may see hold of NaN and infinity.
+// A thread takes columns: it looks at the values of every key, and adds the few that are not finite to the
+// rows that may see them.
 void TileWriter::write(const Restore& s) {
   const ProgramInfo& info = program_.info;
   const TensorInfo& value = program_.expressions.tensor(s.value);
-  const int dims = info.v_head_dim;
   const bool in_place = s.in.valid();
   const std::string raised = dialect_.is_raised(s.flag);
   out_.open(fmt::format("if ({})", in_place ? dialect_.any_lane(raised) : raised));
-  out_.open(
-      fmt::format("for (int e = thread; e < {}; e += {})", program_.schedule.block_q * dims, threads()));
-  out_.line(fmt::format("const int i = {} + e / {}, d = e % {};", scalar(s.first_row), dims, dims));
-  out_.line("float extra = 0.0f;");
-  out_.line("bool found = false;");
-  out_.open(fmt::format("for (int j = {}; i < {} && j < {}; ++j)", scalar(s.begin), scalar(s.row_limit),
-                        scalar(s.end)));
+  const auto open_rolled = [&](const std::string& header) {
+    if (const std::string roll = dialect_.roll(); !roll.empty()) out_.line(roll);
+    out_.open(header);
+  };
+  open_rolled(fmt::format("for (int d = thread; d < {}; d += {})", info.v_head_dim, threads()));
+  open_rolled(fmt::format("for (int j = {}; j < {}; ++j)", scalar(s.begin), scalar(s.end)));
   const std::string v_at =
       fmt::format("{} + {} * args.{}_stride_s + d", base_of(value.name), dialect_.int64("j"), value.name);
   out_.line(fmt::format("const float v_jd = {};", dialect_.load_global(value.name, value.dtype, v_at)));
   out_.line("if (af_is_finite_f32(v_jd)) continue;");
-  out_.line(fmt::format("if ({}) {{ extra += v_jd; found = true; }}", scalar(s.mask)));
-  out_.close();
-  out_.open("if (found)");
+  open_rolled(fmt::format("for (int i = {0}; i < {0} + {1} && i < {2}; ++i)", scalar(s.first_row),
+                          program_.schedule.block_q, scalar(s.row_limit)));
+  out_.open(fmt::format("if ({})", scalar(s.mask)));
   if (in_place) {
     const Tile& to = tile(s.in);
-    const std::string at = shared_index(to, fmt::format("e / {}", dims), "d");
+    const std::string at = shared_index(to, fmt::format("i - {}", scalar(s.first_row)), "d");
     out_.line(
-        fmt::format("{0}[{1}] = af_to_{2}(af_from_{2}({0}[{1}]) + extra);", array_of(to), at, name(to.type)));
+        fmt::format("{0}[{1}] = af_to_{2}(af_from_{2}({0}[{1}]) + v_jd);", array_of(to), at, name(to.type)));
   } else {
     const std::string at =
         fmt::format("{} + {} * args.{}_stride_s + d", base_of(s.output), dialect_.int64("i"), s.output);
     dialect_.store_global(out_, s.output, info.dtype, at,
-                          fmt::format("{} + extra", dialect_.load_global(s.output, info.dtype, at)));
+                          fmt::format("{} + v_jd", dialect_.load_global(s.output, info.dtype, at)));
   }
-  out_.close();
-  out_.close();
+  for (int n = 0; n < 4; ++n) out_.close();
   if (in_place) dialect_.mended(*this);
   out_.close();
 }

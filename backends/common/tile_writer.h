@@ -94,6 +94,7 @@ class TileWriter {
   void write(const BulkDrain&) { dialect_.bulk_drain(*this); }
   void write(const Roles& s) { dialect_.roles(*this, s); }
   void write(const WorkItems& s) { dialect_.work_items(*this, s); }
+  void write(const Doubt& s) { dialect_.doubt(*this, s); }
   void write(const Turn& s) { dialect_.turn(*this, s); }
   void write(const Assign& s);
   void write(const While& s);

@@ -73,6 +73,7 @@ class Uses {
   void visit(const If& s) { body(s.body); }
   void visit(const While& s) { body(s.body); }
   void visit(const WorkItems& s) { use(s.ring), body(s.body); }
+  void visit(const Doubt& s) { use(s.tile); }
 
   const TileProgram& program_;
   std::vector<bool> tiles_, channels_;
@@ -139,7 +140,7 @@ void HopperDialect::begin(TileWriter& writer) const {
   offset += kFlagBytes;
   for (const Channel& channel : program.channels) {
     if (channel.tile.valid()) continue;
-    pointer("int4", channel.name + "_ring", offset, "query tile, head, batch entry, whether there is one");
+    pointer("int4", channel.name + "_ring", offset, "query tile, head, batch entry, how to compute it");
     offset += channel.slots * kWorkItemBytes;
   }
   for (const Channel& channel : program.channels)
@@ -150,6 +151,10 @@ void HopperDialect::begin(TileWriter& writer) const {
   out.line("const int thread = int(threadIdx.x);");
   out.open("if (thread == 0)");
   out.line("*has_nonfinite = 0;");
+  for (const Channel& channel : program.channels)
+    if (!channel.tile.valid())
+      out.line(
+          fmt::format("for (int x = 0; x < {}; ++x) {}_ring[x].w = af_none;", channel.slots, channel.name));
   for (const Channel& channel : program.channels)
     for (const ChannelStage& stage : channel.stages)
       out.line(fmt::format("for (int x = 0; x < {}; ++x) af_barrier_init({}_{} + x, {});", channel.slots,
@@ -222,63 +227,129 @@ void HopperDialect::role_body(TileWriter& writer, const Role& role, int group) c
 
 // ---- work -------------------------------------------------------------------------------------
 
+// The entry of the ring at the cursor: which query tile, and how it is to be computed.
+std::string entry_of(const Channel& ring) { return fmt::format("{0}_ring[{0}_slot]", ring.name); }
+
 void HopperDialect::work_items(TileWriter& writer, const WorkItems& items) const {
   SourceWriter& out = writer.out();
   const TileProgram& program = writer.program();
-  const ProgramInfo& info = program.info;
   const Channel& ring = program.channel(items.ring);
-  const std::string name = ring.name;
-  const int group = info.heads / info.kv_heads;
-  if (items.hands_out) {
-    // Keys and values of the heads that are worked on together stay in the second-level cache.
-    constexpr int kSectionBytes = 40 << 20;
-    const int bytes_per_key = (info.head_dim + info.v_head_dim) * size_in_bytes(info.dtype);
-    out.line(fmt::format("const int items = batch * {} * q_tiles;", info.heads));
-    out.comment("heads in a section: a power of two of key heads whose keys and values fit the cache");
-    out.line(fmt::format("const int fitting = {} / max(skv, 1);", kSectionBytes / bytes_per_key));
-    out.line(
-        fmt::format("const int section_heads = {} << (31 - __clz(min(max(fitting, 1), 1 << 20)));", group));
-    out.line("int item = int(blockIdx.x);");
-    out.open("for (;;)");
-    out.line(fmt::format("af_wait({}, {}_phase ^ 1);", barrier_of(ring, 1), name));
-    out.line("const bool more = item < items;");
-    out.line(
-        "const int section = item / (section_heads * q_tiles), in_section = item - section * section_heads * "
-        "q_tiles;");
-    out.line(fmt::format(
-        "const int heads_here = max(1, min(section_heads, batch * {} - section * section_heads));",
-        info.heads));
-    out.comment("longest rows first");
-    out.line("const int q_tile = q_tiles - 1 - in_section / heads_here;");
-    out.line("const int head = section * section_heads + in_section % heads_here;");
-    out.line(fmt::format("const int h = head % {0}, b = head / {0};", info.heads));
-    out.line(fmt::format("{}_ring[{}_slot] = make_int4(q_tile, h, b, more ? 1 : 0);", name, name));
-    out.line(fmt::format("af_arrive({});", barrier_of(ring, 0)));
-  } else {
-    out.open("for (;;)");
-    out.line(fmt::format("af_wait({}, {}_phase);", barrier_of(ring, 0), name));
-    out.line(fmt::format("const int4 taken = {}_ring[{}_slot];", name, name));
-    if (writer.threads() > 1) out.line("__syncwarp();");
-    out.line(
-        fmt::format("{}af_arrive({});", writer.threads() > 1 ? "if (lane == 0) " : "", barrier_of(ring, 1)));
-    out.line("const bool more = taken.w != 0;");
-    out.line("const int q_tile = taken.x, h = taken.y, b = taken.z;");
-  }
+  const bool hands_out = items.part == WorkItems::Part::hands_out;
+  if (hands_out)
+    hand_out(writer, items);
+  else
+    take(writer, items);
+  if (items.repeats) out.line("const bool careful = entry.w == af_careful;");
+  out.line(fmt::format("const int {}_item = {}_slot;", ring.name, ring.name));
   advance(writer, {items.ring});
-  out.line("if (!more) break;");
+  out.line("if (entry.w == af_none) break;");
+  out.line("const int q_tile = entry.x, h = entry.y, b = entry.z;");
   out.line(fmt::format("const int q_begin = q_tile * {};", program.schedule.block_q));
   std::set<std::string> direct;
   collect_direct(program, items.body, direct);
   writer.head_offsets(&direct);
   writer.body(items.body);
-  if (items.hands_out) out.line("item = int(gridDim.x + atomicAdd(args.counter, 1u));");
+  if (items.part == WorkItems::Part::finishes) {
+    if (writer.threads() > 1) out.line("__syncwarp();");
+    out.line(fmt::format("{}af_arrive({}_{} + {}_item);", writer.threads() > 1 ? "if (lane == 0) " : "",
+                         ring.name, ring.stages[1].name, ring.name));
+  }
+  if (hands_out)
+    out.line(fmt::format("{}item = int(gridDim.x + atomicAdd(args.counter, 1u));",
+                         items.repeats ? "if (is_new) " : ""));
   out.close();
-  if (!items.hands_out) return;
+  if (!hands_out) return;
   out.comment("the last workgroup leaves the counters as it found them");
   out.line("__threadfence();");
   out.open("if (atomicAdd(args.counter + 1, 1u) == gridDim.x - 1)");
   out.line("args.counter[0] = 0;");
   out.line("args.counter[1] = 0;");
+  out.close();
+}
+
+// The next entry of the ring, posted: what was in doubt when its slot was finished, or the next query tile.
+void HopperDialect::hand_out(TileWriter& writer, const WorkItems& items) const {
+  SourceWriter& out = writer.out();
+  const ProgramInfo& info = writer.program().info;
+  const Channel& ring = writer.program().channel(items.ring);
+  const std::string name = ring.name;
+  // Keys and values of the heads that are worked on together stay in the second-level cache.
+  constexpr int kSectionBytes = 40 << 20;
+  const int bytes_per_key = (info.head_dim + info.v_head_dim) * size_in_bytes(info.dtype);
+  out.line(fmt::format("const int items = batch * {} * q_tiles;", info.heads));
+  out.comment("heads in a section: a power of two of key heads whose keys and values fit the cache");
+  out.line(fmt::format("const int fitting = {} / max(skv, 1);", kSectionBytes / bytes_per_key));
+  out.line(fmt::format("const int section_heads = {} << (31 - __clz(min(max(fitting, 1), 1 << 20)));",
+                       info.heads / info.kv_heads));
+  out.line("int item = int(blockIdx.x);");
+  out.open("for (;;)");
+  out.line(fmt::format("af_wait({}, {}_phase ^ 1);", barrier_of(ring, 1), name));
+  if (items.repeats) {
+    out.line(fmt::format("int4 entry = {};", entry_of(ring)));
+    out.line("const bool is_new = entry.w != af_again && item < items;");
+    out.open("if (is_new)");
+  } else {
+    out.line("int4 entry = make_int4(0, 0, 0, af_none);");
+    out.open("if (item < items)");
+  }
+  out.line(
+      "const int section = item / (section_heads * q_tiles), in_section = item - section * section_heads * "
+      "q_tiles;");
+  out.line(
+      fmt::format("const int heads_here = max(1, min(section_heads, batch * {} - section * section_heads));",
+                  info.heads));
+  out.comment("longest rows first");
+  out.line("const int q_tile = q_tiles - 1 - in_section / heads_here;");
+  out.line("const int head = section * section_heads + in_section % heads_here;");
+  out.line(fmt::format("entry = make_int4(q_tile, head % {0}, head / {0}, af_usual);", info.heads));
+  out.close();
+  if (items.repeats) {
+    out.open("else");
+    out.comment("all are handed out: what must be computed again is known when the others are finished");
+    out.line(fmt::format("int from = {}_slot;", name));
+    out.open(fmt::format("for (int n = 1; n < {} && entry.w != af_again; ++n)", ring.slots));
+    out.line(fmt::format("from = ({}_slot + n) % {};", name, ring.slots));
+    out.line(fmt::format("af_wait({0}_{1} + from, {0}_phase ^ (from > {0}_slot ? 1 : 0));", name,
+                         ring.stages[1].name));
+    out.line(fmt::format("entry = {}_ring[from];", name));
+    out.close();
+    out.line(fmt::format("{}_ring[from].w = af_usual;", name));
+    out.line("entry.w = entry.w == af_again ? af_careful : af_none;");
+    out.close();
+  }
+  out.line(fmt::format("{} = entry;", entry_of(ring)));
+  out.line(fmt::format("af_arrive({});", barrier_of(ring, 0)));
+}
+
+void HopperDialect::take(TileWriter& writer, const WorkItems& items) const {
+  SourceWriter& out = writer.out();
+  const Channel& ring = writer.program().channel(items.ring);
+  const bool is_warp = writer.threads() > 1;
+  out.open("for (;;)");
+  out.line(fmt::format("af_wait({}, {}_phase);", barrier_of(ring, 0), ring.name));
+  out.line(fmt::format("const int4 entry = {};", entry_of(ring)));
+  if (items.part == WorkItems::Part::finishes) return;
+  if (is_warp) out.line("__syncwarp();");
+  out.line(fmt::format("{}af_arrive({});", is_warp ? "if (lane == 0) " : "", barrier_of(ring, 1)));
+}
+
+void HopperDialect::doubt(TileWriter& writer, const Doubt& doubt) const {
+  SourceWriter& out = writer.out();
+  const Tile& tile = writer.tile(doubt.tile);
+  const std::string ring = writer.program().channel(doubt.ring).name;
+  const int groups = std::max(writer.program().schedule.groups, 1), rows = tile.rows / groups;
+  const int chunk = kSwizzleChunkBytes / size_in_bytes(tile.type), chunks = (tile.cols + chunk - 1) / chunk;
+  out.open("if (!careful)");
+  out.line("bool found = false;");
+  out.line("#pragma unroll");
+  out.line(fmt::format("for (int e = thread; e < {}; e += {}) found |= af_has_nonfinite_{}({} + {});",
+                       groups * chunks, writer.threads(), name(tile.type), writer.array_of(tile),
+                       TileWriter::shared_index(tile, fmt::format("e / {} * {}", chunks, rows),
+                                                fmt::format("e % {} * {}", chunks, chunk))));
+  out.open(fmt::format("if ({})", any_lane("found")));
+  out.line(fmt::format("if (lane == 0) {0}_ring[{0}_item].w = af_again;", ring));
+  out.line("__syncwarp();");
+  out.close();
   out.close();
 }
 
@@ -324,8 +395,12 @@ void HopperDialect::store(TileWriter& writer, const Store& store) const {
 void HopperDialect::acquire(TileWriter& writer, const Acquire& acquire) const {
   const Channel& channel = writer.program().channel(acquire.channel);
   const bool is_refill = std::size_t(acquire.stage) + 1 == channel.stages.size();
-  writer.out().line(fmt::format("af_wait({}, {}_phase{});", barrier_of(channel, acquire.stage), channel.name,
-                                is_refill ? " ^ 1" : ""));
+  const std::string usual = barrier_of(channel, acquire.stage);
+  const std::string barrier =
+      acquire.careful_stage < 0
+          ? usual
+          : fmt::format("(careful ? {} : {})", barrier_of(channel, acquire.careful_stage), usual);
+  writer.out().line(fmt::format("af_wait({}, {}_phase{});", barrier, channel.name, is_refill ? " ^ 1" : ""));
 }
 
 void HopperDialect::signal(TileWriter& writer, const Signal& signal) const {
@@ -368,15 +443,25 @@ void HopperDialect::bulk_store(TileWriter& writer, const BulkStore& store) const
   const TileId slot = program.channel(store.channel).tile;
   const Tile& tile = *std::find_if(program.tiles.begin(), program.tiles.end(),
                                    [&](const Tile& t) { return t.memory_of == slot; });
-  const std::string first = writer.scalar(store.first_row);
-  if (writer.threads() > 1) out.open("if (lane == 0)");
+  std::string first = writer.scalar(store.first_row), head = "h", batch = "b";
+  std::string condition = writer.threads() > 1 ? "lane == 0" : "";
+  if (store.unless_doubted.valid()) {
+    // Read anew: a careful run before it leaves no registers for them.
+    out.line(
+        fmt::format("const int4 done = {0}_ring[{0}_item];", program.channel(store.unless_doubted).name));
+    condition += fmt::format("{}done.w != af_again", condition.empty() ? "" : " && ");
+    first = fmt::format("done.x * {}", program.schedule.block_q);
+    head = "done.y";
+    batch = "done.z";
+  }
+  if (!condition.empty()) out.open(fmt::format("if ({})", condition));
   for (int panel = 0; panel < panels(tile); ++panel)
-    out.line(fmt::format("af_bulk_store(&args.{}_map, {} + {}, {}, {}, h, b, af_evict_first);", store.output,
-                         writer.array_of(tile), panel * tile.rows * panel_columns(tile),
-                         panel * panel_columns(tile), first));
+    out.line(fmt::format("af_bulk_store(&args.{}_map, {} + {}, {}, {}, {}, {}, af_evict_first);",
+                         store.output, writer.array_of(tile), panel * tile.rows * panel_columns(tile),
+                         panel * panel_columns(tile), first, head, batch));
   out.line("af_bulk_commit();");
   out.line("af_bulk_wait_read<0>();");
-  if (writer.threads() > 1) out.close();
+  if (!condition.empty()) out.close();
 }
 
 void HopperDialect::bulk_drain(TileWriter& writer) const { writer.out().line("af_bulk_wait<0>();"); }
@@ -400,6 +485,7 @@ void HopperDialect::scrub(TileWriter& writer, const Scrub& scrub) const {
   out.line(fmt::format("{} af_scrub_{}({});", loop, name(tile.type), at));
   out.line(raise(scrub.flag));
   out.close();
+  out.line("af_fence_async();");
   out.close();
 }
 
@@ -449,22 +535,12 @@ void HopperDialect::mma(TileWriter& writer, const Mma& mma) const {
 void HopperDialect::mma_wait(TileWriter& writer, const MmaWait& wait) const {
   if (wait.after.valid()) {
     const Tile& after = writer.tile(wait.after);
-    for (int r = 0; r < std::get<FragmentLayout>(after.layout).register_count(); ++r)
+    const int registers = std::get<FragmentLayout>(after.layout).register_count() * wait.after_quarters / 4;
+    for (int r = std::max(0, registers - 2); r < registers; ++r)
       writer.out().line(fmt::format("af_after({}[{}]);", after.name, r));
   }
   writer.out().line(fmt::format("af_wgmma_wait<{}>();", wait.pending));
   writer.out().line(fmt::format("af_keep({});", writer.tile(wait.ready).name));
-}
-
-void HopperDialect::scale_rows(TileWriter& writer, const ScaleRows& scale) const {
-  if (!scale.skip_ones) return CudaDialect::scale_rows(writer, scale);
-  const Tile& factor = writer.tile(scale.factor);
-  std::string condition;
-  for (int r = 0; r < std::get<FragmentLayout>(factor.layout).register_count(); ++r)
-    condition += fmt::format("{}{}[{}] != 1.0f", r == 0 ? "" : " || ", factor.name, r);
-  writer.out().open(fmt::format("if ({})", any_lane(condition)));
-  CudaDialect::scale_rows(writer, scale);
-  writer.out().close();
 }
 
 // An accumulator into its rows of a shared tile, 16 columns at a time. Addresses are computed here, once a

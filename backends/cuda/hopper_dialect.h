@@ -21,15 +21,17 @@ class HopperDialect : public CudaDialect {
   void mma(TileWriter& writer, const Mma& mma) const override;
   void mma_wait(TileWriter& writer, const MmaWait& wait) const override;
   void move(TileWriter& writer, const Move& move) const override;
-  void scale_rows(TileWriter& writer, const ScaleRows& scale) const override;
   void scrub(TileWriter& writer, const Scrub& scrub) const override;
   void bulk_store(TileWriter& writer, const BulkStore& store) const override;
   void bulk_drain(TileWriter& writer) const override;
   void roles(TileWriter& writer, const Roles& roles) const override;
   void work_items(TileWriter& writer, const WorkItems& items) const override;
+  void doubt(TileWriter& writer, const Doubt& doubt) const override;
   void turn(TileWriter& writer, const Turn& turn) const override;
 
  private:
+  void hand_out(TileWriter& writer, const WorkItems& items) const;
+  void take(TileWriter& writer, const WorkItems& items) const;
   void role_body(TileWriter& writer, const Role& role, int group) const;
 };
 

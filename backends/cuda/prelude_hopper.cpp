@@ -74,7 +74,9 @@ AF_FN void af_stmatrix(void* row, af_u32 a, af_u32 b, af_u32 c, af_u32 d) {
 
 // What both the device and other executors of the text use as it is.
 constexpr std::string_view kShared =
-    R"(// Element (row, col) of a tile of panels of 128-byte rows, 16-byte chunks permuted by row.
+    R"(// A query tile handed out: none is left; computed as usual; again, with care; to be computed again.
+enum : int { af_none = 0, af_usual = 1, af_careful = 2, af_again = 3 };
+// Element (row, col) of a tile of panels of 128-byte rows, 16-byte chunks permuted by row.
 template <int Rows, int Panel, int Chunk> AF_FN int af_swizzled(int row, int col) {
   return col / Panel * (Rows * Panel) + row * Panel + ((col % Panel / Chunk) ^ (row % 8)) * Chunk + col % Chunk;
 }
