@@ -21,8 +21,9 @@ struct Schedule {
   int query_slots = 1, kv_slots = 1;
   int consumer_registers = 0, producer_registers = 0;
   bool take_turns = false;
-  int exponentials_first = 4;  // see PipelineRow
-  std::string source;          // "table" or "derived": where the numbers come from
+  int exponentials_first = 4;  // quarters; see PipelineRow
+  bool trims = false;
+  std::string source;  // "table" or "derived": where the numbers come from
   bool operator==(const Schedule&) const = default;
 };
 

@@ -64,7 +64,14 @@ struct PipelineRow {
   int query_slots, kv_slots;
   int consumer_registers, producer_registers;
   bool take_turns;
-  int exponentials_first;  // quarters of them that run beside the output product; the others wait for it
+  // Quarters of the exponentials that run beside the output product, the others wait for it: in programs
+  // without and with a mask.
+  int exponentials_plain, exponentials_masked;
+  // For calls of up to so many query rows; kAnyLength: for all.
+  int longest = kAnyLength;
+  // The first group multiplies only half of a key tile whose other half its rows do not see.
+  bool trims = false;
+  static constexpr int kAnyLength = 0;
 };
 
 // What the machine does per second, for the cost model of passes/rotation.h.

@@ -88,7 +88,10 @@ class Verifier {
   void check(const Mma& s) {
     const Tile &acc = p_.tile(s.accumulator), &a = p_.tile(s.a), &b = p_.tile(s.b);
     const int b_n = s.b_rows_contract ? b.cols : b.rows, b_k = s.b_rows_contract ? b.rows : b.cols;
-    require(same_rows(a, acc) && acc.cols == b_n && a.cols == b_k,
+    // Part of a shared tile's rows: as many as the other operand, or the accumulator, has.
+    const bool n_fits = acc.cols == b_n || (!s.b_rows_contract && b.space == Space::shared && acc.cols < b_n);
+    const bool k_fits = a.cols == b_k || (s.b_rows_contract && b.space == Space::shared && a.cols < b_k);
+    require(same_rows(a, acc) && n_fits && k_fits,
             fmt::format("product {} [{} x {}] += {} [{} x {}] x {} [{} x {}] does not fit", acc.name,
                         acc.rows, acc.cols, a.name, a.rows, a.cols, b.name, b.rows, b.cols));
   }

@@ -31,7 +31,7 @@ Result<TileProgram> compile_to_tiles(const Graph& graph, const Target& target,
   Schedule schedule = options.schedule;
   if (schedule.source.empty()) {
     const Result<Schedule> chosen =
-        choose_schedule(*optimized, target, options.vector_bytes, kind_for(options));
+        choose_schedule(*optimized, target, options.vector_bytes, kind_for(options), options.sq);
     if (!chosen) return chosen.errors();
     schedule = *chosen;
   }

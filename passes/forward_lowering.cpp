@@ -218,8 +218,7 @@ void ForwardLowering::add_bounds(Body& body) {
                                {op(ScalarOp::iadd, {scalar("key_end"), i32(block_k - 1)}), i32(block_k)})});
 }
 
-void ForwardLowering::start_rows(Body& body) {
-  body.insert(body.end(), before_.begin(), before_.end());
+void ForwardLowering::clear_rows(Body& body) {
   add(body, Fill{plan_.output, 0});
   add(body, Fill{plan_.row_sum, 0});
   if (sink_.valid())

@@ -46,8 +46,10 @@ class ForwardLowering {
   void add(Body& body, decltype(Statement::kind) statement) { body.push_back({std::move(statement)}); }
   // q_end, key_end, tile_begin, tile_end of the query tile.
   void add_bounds(Body& body);
+  // What does not change along the keys.
+  void add_hoisted(Body& body) { body.insert(body.end(), before_.begin(), before_.end()); }
   // Row statistics before the first key; the output is zero.
-  void start_rows(Body& body);
+  void clear_rows(Body& body);
   // Scores of tile `k_begin` to probabilities and row statistics; keys are tested where `partial` holds
   // (invalid: nowhere). Follows per_tile_.
   // `between` runs after that many quarters of the exponentials.

@@ -18,6 +18,7 @@ struct ForwardTiles {
   TileId weights;         // probabilities in the program's dtype, registers (operand of the second product)
   TileId weights_shared;  // probabilities in shared memory, for units whose accumulator is no operand
   TileId output;          // the second product's accumulator
+  TileId scores_half, weights_half;  // for half of the keys of a tile, in schedules that trim
   TileId row_max, row_max_before, row_max_safe, row_sum, row_factor;  // per-row vectors beside scores_rows
   TileId row_factor_shared;  // opaque units: the factor as the matrix unit reads it
 

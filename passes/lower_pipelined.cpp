@@ -356,7 +356,8 @@ class PipelinedLowering : public ForwardLowering {
   void issue_output(Body& body) {
     if (scales_late_) add(body, ScaleRows{plan_.output, plan_.row_factor});
     acquire_values(body);
-    add(body, Mma{plan_.output, plan_.weights, plan_.value, true, true, false});
+    const TileId weights = first_weights_.valid() ? first_weights_ : plan_.weights;
+    add(body, Mma{plan_.output, weights, plan_.value, true, true, false});
   }
   void release(Body& body, ChannelId id, int stage) {
     add(body, Signal{id, stage});
@@ -393,9 +394,8 @@ class PipelinedLowering : public ForwardLowering {
   void first_tile(Body& body) {
     add(body, Let{"k_begin", first_key_of("k_tile")});
     takes_turns_ = false;
-    if (preset_.valid()) start_rows(body);
     issue_scores(body);
-    if (!preset_.valid()) start_rows(body);
+    clear_rows(body);
     add(body, MmaWait{0, plan_.scores});
     release(body, k_, 1);
     softmax(body, negated(is_full("k_tile", "group_begin", "group_end")));
@@ -403,9 +403,44 @@ class PipelinedLowering : public ForwardLowering {
     next_tile(body);
   }
 
+  // The first tile, of which the first group sees at most half where the mask follows the diagonal: products
+  // of half the keys, and of half the values beside the next tile, which is whole or does not exist.
+  void first_tiles(Body& body) {
+    if (!program_.schedule.trims || !passes_tiles() || !score_is_identity_ || preset_.valid() ||
+        !per_tile_.empty())
+      return first_tile(body);
+    const NodeId half_end = op(ScalarOp::iadd, {first_key_of("k_tile"), i32(program_.schedule.block_k / 2)});
+    add(body, Let{"next_tile", lower_by("k_tile", 1)});
+    const NodeId next_is_full =
+        op(ScalarOp::logical_or, {op(ScalarOp::ilt, {scalar("next_tile"), scalar("tile_begin")}),
+                                  is_full("next_tile", "group_begin", "group_end")});
+    const NodeId trims = op(
+        ScalarOp::logical_and,
+        {op(ScalarOp::ieq, {scalar("group"), i32(0)}),
+         op(ScalarOp::logical_and, {op(ScalarOp::ile, {scalar("group_key_end"), half_end}), next_is_full})});
+    const NodeId trimmed = g().variable("trimmed", ValueType::boolean);
+    add(body, Let{"trimmed", trims});
+    Body half, whole, alone;
+    const ForwardTiles all = plan_;
+    plan_.scores = plan_.scores_rows = plan_.scores_half;
+    plan_.weights = plan_.weights_half;
+    first_tile(half);
+    plan_ = all;
+    first_weights_ = plan_.weights_half;
+    add(half, If{has_tile(), step(false)});
+    first_weights_ = {};
+    add(alone, Map{plan_.weights, tile_element(plan_.scores_half), {0, 2}});
+    add(alone, Map{plan_.weights, f32(0), {2, 4}});
+    add(half, If{negated(has_tile()), std::move(alone)});
+    add(body, If{trimmed, std::move(half)});
+    first_tile(whole);
+    add(body, If{negated(trimmed), std::move(whole)});
+  }
+
+  bool passes_tiles() const { return masked_ && groups() > 1 && !classes_.has_holes; }
   // Tiles that no row of this group sees, though others of the workgroup do.
   void pass_tiles(Body& body) {
-    if (!masked_ || groups() == 1 || classes_.has_holes) return;
+    if (!passes_tiles()) return;
     Body pass;
     add(pass, Acquire{k_, kFilled});
     release(pass, k_, 1);
@@ -435,8 +470,9 @@ class PipelinedLowering : public ForwardLowering {
     add(body, Let{"group_end", op(ScalarOp::imin,
                                   {op(ScalarOp::iadd, {scalar("group_begin"), i32(rows)}), size(Size::sq)})});
     pass_tiles(body);
+    add_hoisted(body);
     add(body, Acquire{q_, kQueryFilled});
-    first_tile(body);
+    first_tiles(body);
     Body loops;
     const NodeId full = is_full("k_tile", "group_begin", "group_end");
     if (masked_) add(loops, While{op(ScalarOp::logical_and, {has_tile(), negated(full)}), step(true)});
@@ -453,18 +489,20 @@ class PipelinedLowering : public ForwardLowering {
   void finish(Body& body) {
     issue_output(body);
     finish_rows(body);
-    add(body, Store{plan_.row_sum, "lse", scalar("group_begin"), size(Size::sq), {}});
-    add(body, MmaWait{0, plan_.output});
+    add(body, MmaWait{0, plan_.output, plan_.row_sum});
     release(body, v_, value_free_);
     add(body, ScaleRows{plan_.output, plan_.row_factor});
     add(body, Move{plan_.scores_shared, plan_.output});
     add(body, Signal{q_, kQueryWritten, true});
     add(body, Advance{q_});
+    // Last: the signal waits for stores before it.
+    add(body, Store{plan_.row_sum, "lse", scalar("group_begin"), size(Size::sq), {}});
   }
 
   std::vector<Place> places_;
   ChannelId q_, k_, v_, work_;
   NodeId preset_;
+  TileId first_weights_;  // of the output product of the first tile, where they are half a tile
   int group_threads_ = 0, value_free_ = 1;
   bool transforms_query_ = false, loads_by_warp_ = false;
   bool scales_late_ = false, takes_turns_ = false;

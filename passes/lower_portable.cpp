@@ -28,7 +28,8 @@ class PortableLowering : public ForwardLowering {
     Body& body = program_.body;
     add_bounds(body);
     add(body, Put{q_channel_, scalar("q_begin"), size(Size::sq)});
-    start_rows(body);
+    add_hoisted(body);
+    clear_rows(body);
     emit_loop();
     emit_epilogue();
     program_.footprint = footprint_of(program_.tiles, program_.threads());

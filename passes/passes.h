@@ -52,11 +52,15 @@ enum class ScheduleKind : std::uint8_t { automatic, portable, pipelined };
 // Table row for the target, dtype and head dim if it fits, else the derived default.
 // Diagnostic "schedule.does-not-fit" when nothing fits.
 Result<Schedule> choose_schedule(const Graph& graph, const Target& target, int vector_bytes,
-                                 ScheduleKind kind = ScheduleKind::automatic);
+                                 ScheduleKind kind = ScheduleKind::automatic, std::int64_t sq = 0);
 // All that fit, best first. Schedules with roles promise registers that only the assembler can confirm: who
 // compiles takes the first that keeps the promise.
+// For calls of up to sq query rows; 0: of any number.
 Result<std::vector<Schedule>> schedule_choices(const Graph& graph, const Target& target, int vector_bytes,
-                                               ScheduleKind kind = ScheduleKind::automatic);
+                                               ScheduleKind kind = ScheduleKind::automatic,
+                                               std::int64_t sq = 0);
+// Numbers of query rows up to which other schedules are better, ascending after the first, which is 0: any.
+std::vector<int> length_classes(const ProgramInfo& info, const Target& target);
 Footprint footprint(const ProgramInfo& info, const Target& target, const Schedule& schedule);
 bool fits(const Footprint& footprint, const Target& target);
 
@@ -76,7 +80,8 @@ struct CompileOptions {
   Rotation rotation = Rotation::automatic;  // for plans of several kernels; one kernel has all fused
   bool chained = false;                     // other kernels write what this one reads, just before it
   ScheduleKind schedule_kind = ScheduleKind::automatic;
-  Schedule schedule;  // used when schedule.source is set
+  std::int64_t sq = 0;  // query rows of the calls it is compiled for, at most; 0: any number. Not a limit.
+  Schedule schedule;    // used when schedule.source is set
   StageObserver observe;
 };
 // What the caller's tensors leave of the kind that is asked for.

@@ -42,6 +42,10 @@ ForwardTiles plan_pipelined_tiles(const ProgramInfo& info, const Target& target,
   plan.scores = plan.scores_rows = registers("s", DType::f32, block_k, key, accumulator(block_k));
   plan.output = registers("o", DType::f32, v_head, dim, accumulator(v_head));
   plan.weights = registers("p", info.dtype, block_k, key, accumulator(block_k));
+  if (schedule.trims) {
+    plan.scores_half = registers("s_half", DType::f32, block_k / 2, key, accumulator(block_k / 2));
+    plan.weights_half = registers("p_half", info.dtype, block_k / 2, key, accumulator(block_k / 2));
+  }
   const FragmentLayout per_row = vector_along(accumulator(block_k), TileAxis::row);
   const auto vector = [&](const char* name) { return registers(name, DType::f32, 1, key, per_row); };
   plan.row_max = vector("row_max");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ir/algorithm.h"
 #include "passes/forward_tiles.h"
 #include "passes/passes.h"
 #include "passes/pipelined_tiles.h"
@@ -37,14 +38,22 @@ Schedule with(const Target& target, int block_k, int warps, int rows_per_warp, i
   return schedule;
 }
 
+bool is_masked(const Graph& graph) {
+  const NodeId normalize = find<Normalize>(graph);
+  const auto* mask = as<Constant>(graph.node(graph.operand(normalize, 1)));
+  return mask == nullptr || mask->value == 0;
+}
+
 // The schedule with roles, for every row that takes the program and fits.
-std::vector<Schedule> pipelined(const ProgramInfo& info, const Target& target, int vector_bytes) {
+std::vector<Schedule> pipelined(const Graph& graph, const Target& target, int vector_bytes, std::int64_t sq) {
+  const ProgramInfo& info = graph.info();
   if (!target.pipeline || vector_bytes < target.pipeline->alignment) return {};
   std::vector<Schedule> result;
   const int head = std::max(info.head_dim, info.v_head_dim);
   for (const PipelineRow& row : target.pipelines) {
     const bool takes = std::find(row.dtypes.begin(), row.dtypes.end(), info.dtype) != row.dtypes.end();
     if (!takes || head < row.min_head_dim || head > row.max_head_dim) continue;
+    if (row.longest != PipelineRow::kAnyLength && (sq == 0 || sq > row.longest)) continue;
     Schedule schedule;
     schedule.name = target.pipeline->schedule;
     schedule.rows_per_warp = group_rows(target) * target.warp_size / target.pipeline->group_threads;
@@ -59,7 +68,8 @@ std::vector<Schedule> pipelined(const ProgramInfo& info, const Target& target, i
     schedule.consumer_registers = row.consumer_registers;
     schedule.producer_registers = row.producer_registers;
     schedule.take_turns = row.take_turns && row.groups > 1;
-    schedule.exponentials_first = row.exponentials_first;
+    schedule.exponentials_first = is_masked(graph) ? row.exponentials_masked : row.exponentials_plain;
+    schedule.trims = row.trims;
     schedule.source = "table";
     if (fits(pipelined_footprint(info, target, schedule), target)) result.push_back(schedule);
   }
@@ -122,13 +132,24 @@ std::optional<Schedule> portable(const Graph& graph, const Target& target, int v
 
 }  // namespace
 
+std::vector<int> length_classes(const ProgramInfo& info, const Target& target) {
+  std::vector<int> result = {PipelineRow::kAnyLength};
+  const int head = std::max(info.head_dim, info.v_head_dim);
+  for (const PipelineRow& row : target.pipelines)
+    if (row.longest != PipelineRow::kAnyLength && head >= row.min_head_dim && head <= row.max_head_dim &&
+        std::find(result.begin(), result.end(), row.longest) == result.end())
+      result.push_back(row.longest);
+  std::sort(result.begin() + 1, result.end());
+  return result;
+}
+
 Result<std::vector<Schedule>> schedule_choices(const Graph& graph, const Target& target, int vector_bytes,
-                                               ScheduleKind kind) {
+                                               ScheduleKind kind, std::int64_t sq) {
   const ProgramInfo& info = graph.info();
   std::vector<Schedule> choices;
   const bool automatic = target.pipeline && target.pipeline->automatic;
   if (kind == ScheduleKind::pipelined || (kind == ScheduleKind::automatic && automatic))
-    choices = pipelined(info, target, vector_bytes);
+    choices = pipelined(graph, target, vector_bytes, sq);
   if (kind != ScheduleKind::pipelined)
     if (const auto schedule = portable(graph, target, vector_bytes)) choices.push_back(*schedule);
   if (!choices.empty()) return choices;
@@ -150,8 +171,8 @@ Result<std::vector<Schedule>> schedule_choices(const Graph& graph, const Target&
 }
 
 Result<Schedule> choose_schedule(const Graph& graph, const Target& target, int vector_bytes,
-                                 ScheduleKind kind) {
-  auto choices = schedule_choices(graph, target, vector_bytes, kind);
+                                 ScheduleKind kind, std::int64_t sq) {
+  auto choices = schedule_choices(graph, target, vector_bytes, kind, sq);
   if (!choices) return choices.errors();
   return choices->front();
 }

@@ -111,7 +111,7 @@ Result<Compiled> compile(const Graph& graph, const Backend& backend, const Targe
                          const CompileOptions& options, KernelCache& cache) {
   if (auto mistakes = verify(graph); !mistakes.empty()) return mistakes;
   if (!options.schedule.source.empty()) return compile_one(graph, backend, target, options, cache);
-  const auto choices = schedule_choices(graph, target, options.vector_bytes, kind_for(options));
+  const auto choices = schedule_choices(graph, target, options.vector_bytes, kind_for(options), options.sq);
   if (!choices) return choices.errors();
   std::optional<Compiled> best;
   for (const Schedule& schedule : *choices) {

@@ -74,9 +74,6 @@ constexpr int kProgrammaticStreamSerialization = 6;
 constexpr int kTensorMapFloat16 = 6, kTensorMapBfloat16 = 9;
 constexpr int kNoInterleave = 0, kSwizzle128Bytes = 3, kPromote256Bytes = 3, kFillZero = 0;
 void* const kPerThreadStream = reinterpret_cast<void*>(2);
-void* const kParamEnd = nullptr;
-void* const kParamBuffer = reinterpret_cast<void*>(1);
-void* const kParamBufferSize = reinterpret_cast<void*>(2);
 
 struct Driver {
   Library library;
@@ -201,11 +198,13 @@ class CudaDriver : public GpuDriver {
                                          properties_.max_shared - shared);
     return code;
   }
-  int launch(void* function, const Launch& launch, const void* params, std::size_t param_bytes) override {
-    void* extra[] = {kParamBuffer, const_cast<void*>(params), kParamBufferSize, &param_bytes, kParamEnd};
+  int launch(void* function, const Launch& launch, const void* params, std::size_t) override {
+    // One parameter, the block. Not as a buffer of parameters: the driver would not move it to the 64 bytes
+    // that tensor maps are aligned to.
+    void* blocks[] = {const_cast<void*>(params)};
     if (!launch.overlaps_previous || !api_.launch_ex)
       return api_.launch(function, launch.grid[0], launch.grid[1], launch.grid[2], unsigned(launch.threads),
-                         1, 1, unsigned(launch.shared_bytes), launch.stream, nullptr, extra);
+                         1, 1, unsigned(launch.shared_bytes), launch.stream, blocks, nullptr);
     LaunchAttribute overlap{kProgrammaticStreamSerialization, {}, 1, {}};
     const LaunchConfig config{{launch.grid[0], launch.grid[1], launch.grid[2]},
                               {unsigned(launch.threads), 1, 1},
@@ -213,7 +212,7 @@ class CudaDriver : public GpuDriver {
                               launch.stream,
                               &overlap,
                               1};
-    return api_.launch_ex(&config, function, nullptr, extra);
+    return api_.launch_ex(&config, function, blocks, nullptr);
   }
   int state(StreamState& state, void* stream) override {
     // The per-thread stream is another one on every thread.

@@ -59,6 +59,7 @@ class RotationPlanner : public Planner {
         options_(std::move(options)),
         cache_(cache),
         keys_(keys) {
+    lengths_ = length_classes(graph_.info(), machine_.target);
     choices_ = {options_.rotation};
     if (options_.rotation != Rotation::automatic) return;
     choices_ = {Rotation::fuse};
@@ -75,9 +76,15 @@ class RotationPlanner : public Planner {
     chooser_ = std::make_unique<Chooser>(*optimized, machine_.target, *schedules);
   }
 
+  // Choices of all lengths, then those of the first class of lengths, and so on.
   int variant(const Sizes& sizes) const override {
-    if (!chooser_) return 0;
-    return int(std::find(choices_.begin(), choices_.end(), chooser_->choose(sizes)) - choices_.begin());
+    const int count = int(choices_.size());
+    int length = 0;
+    for (int n = int(lengths_.size()) - 1; n > 0; --n)
+      if (sizes.sq <= lengths_[std::size_t(n)]) length = n;
+    if (!chooser_) return length * count;
+    return length * count +
+           int(std::find(choices_.begin(), choices_.end(), chooser_->choose(sizes)) - choices_.begin());
   }
 
   Result<Plan> plan(int variant, Access access) override {
@@ -85,7 +92,9 @@ class RotationPlanner : public Planner {
     CompileOptions options = options_;
     options.copy_engine = access == Access::copy_engine;
     options.vector_bytes = access == Access::element ? size_in_bytes(graph_.info().dtype) : 16;
-    const std::vector<TensorRole> roles = split_roles(graph_, choices_.at(std::size_t(variant)));
+    options.sq = lengths_.at(std::size_t(variant) / choices_.size());
+    const std::vector<TensorRole> roles =
+        split_roles(graph_, choices_.at(std::size_t(variant) % choices_.size()));
     Plan plan;
     std::map<std::string, std::string> renamed;
     for (TensorRole role : roles) {
@@ -124,7 +133,8 @@ class RotationPlanner : public Planner {
   CompileOptions options_;
   KernelCache& cache_;
   TransformRows keys_;
-  std::vector<Rotation> choices_;  // by variant
+  std::vector<Rotation> choices_;
+  std::vector<int> lengths_;  // see length_classes
   std::unique_ptr<Chooser> chooser_;
 };
 

@@ -341,7 +341,7 @@ void HopperDialect::doubt(TileWriter& writer, const Doubt& doubt) const {
   const int chunk = kSwizzleChunkBytes / size_in_bytes(tile.type), chunks = (tile.cols + chunk - 1) / chunk;
   out.open("if (!careful)");
   out.line("bool found = false;");
-  out.line("#pragma unroll");
+  out.line(roll());
   out.line(fmt::format("for (int e = thread; e < {}; e += {}) found |= af_has_nonfinite_{}({} + {});",
                        groups * chunks, writer.threads(), name(tile.type), writer.array_of(tile),
                        TileWriter::shared_index(tile, fmt::format("e / {} * {}", chunks, rows),
@@ -552,13 +552,18 @@ void HopperDialect::move(TileWriter& writer, const Move& move) const {
   const auto pair = [&](const std::string& reg) {
     return fmt::format("{0}({1}[{2}], {1}[{2} + 1])", pack, from.name, reg);
   };
+  const int chunk = kSwizzleChunkBytes / size_in_bytes(to.type), pairs = panel_columns(to) / chunk / 2;
   out.open("");
-  out.line("const int l = af_opaque(lane);");
-  writer.open_loop(fmt::format("for (int n = 0; n + 1 < {}; n += 2)", from.cols / 8));
-  out.line(fmt::format(
-      "af_stmatrix({} + {}, {}, {}, {}, {});", writer.array_of(to),
-      TileWriter::shared_index(to, rows_of_group(writer, "warp * 16 + l % 16"), "n * 8 + l / 16 * 8"),
-      pair("4 * n"), pair("4 * n + 2"), pair("4 * n + 4"), pair("4 * n + 6")));
+  out.line("const af_u32 l = af_u32(af_opaque(lane));");
+  out.comment("of 16 columns a lane addresses one chunk of a row; chunks change places by the row's number");
+  out.line(fmt::format("{}* const row = {} + ({}) * {};", type(to.type), writer.array_of(to),
+                       rows_of_group(writer, "warp * 16 + l % 16"), panel_columns(to)));
+  out.line("const af_u32 places = l / 16 ^ l % 8;");
+  writer.open_loop(fmt::format("for (int n = 0; n < {}; ++n)", from.cols / 16));
+  out.line(
+      fmt::format("af_stmatrix(row + n / {0} * {1} + ((n % {0} * 2) ^ places) * {2}, {3}, {4}, {5}, {6});",
+                  pairs, to.rows * panel_columns(to), chunk, pair("8 * n"), pair("8 * n + 2"),
+                  pair("8 * n + 4"), pair("8 * n + 6")));
   out.close();
   if (from.cols / 8 % 2 != 0) {
     const int last = from.cols / 8 - 1;

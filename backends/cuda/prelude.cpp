@@ -23,7 +23,7 @@ AF_FN float af_max(float a, float b) { return fmaxf(a, b); }
 AF_FN float af_floor(float x) { return floorf(x); }
 AF_FN float af_exp(float x) { return expf(x); }
 AF_FN float af_exp2(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-AF_FN float af_log(float x) { return logf(x); }
+AF_FN float af_log(float x) { return __logf(x); }
 AF_FN float af_log2(float x) { return log2f(x); }
 AF_FN float af_sqrt(float x) { return sqrtf(x); }
 AF_FN float af_rsqrt(float x) { return rsqrtf(x); }

@@ -19,14 +19,29 @@
 
 namespace attnfuse::cli {
 
+namespace {
+
+const std::map<std::string, ScheduleKind>& schedule_names() {
+  static const std::map<std::string, ScheduleKind> names = {{"automatic", ScheduleKind::automatic},
+                                                            {"portable", ScheduleKind::portable},
+                                                            {"hopper", ScheduleKind::pipelined}};
+  return names;
+}
+
+}  // namespace
+
+std::string schedule_arguments(ScheduleKind kind) {
+  if (kind == ScheduleKind::automatic) return "";
+  for (const auto& [name, value] : schedule_names())
+    if (value == kind) return " --schedule " + name;
+  return "";
+}
+
 void add_schedule_option(CLI::App& command, ScheduleKind& kind) {
-  static const std::map<std::string, ScheduleKind> kNames = {{"automatic", ScheduleKind::automatic},
-                                                             {"portable", ScheduleKind::portable},
-                                                             {"hopper", ScheduleKind::pipelined}};
   command
       .add_option("--schedule", kind,
                   "automatic, portable or hopper (roles, copy engine); what it does not take is an error")
-      ->transform(CLI::CheckedTransformer(kNames, CLI::ignore_case).description(""))
+      ->transform(CLI::CheckedTransformer(schedule_names(), CLI::ignore_case).description(""))
       ->option_text("NAME");
 }
 namespace {

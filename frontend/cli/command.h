@@ -30,6 +30,8 @@ void add_demo(CLI::App& app, Action& action);
 
 // --schedule automatic | portable | hopper
 void add_schedule_option(CLI::App& command, ScheduleKind& kind);
+// The same choice as arguments of a command, with a space ahead; "" if automatic.
+std::string schedule_arguments(ScheduleKind kind);
 inline CompileOptions with_schedule(ScheduleKind kind) {
   CompileOptions options;
   options.schedule_kind = kind;

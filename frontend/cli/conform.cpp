@@ -22,6 +22,7 @@ struct Options {
   std::uint64_t seed = 0;
   std::uint64_t random = 0;
   int jobs = 1;
+  int shard = 0, shards = 1;
   Rotation rotation = Rotation::automatic;
   bool full = false, list = false;
   ScheduleKind schedule = ScheduleKind::automatic;
@@ -44,6 +45,11 @@ Result<std::vector<Case>> chosen_cases(const Options& options) {
       if (options.rotation != Rotation::automatic) c.rotation = options.rotation;
       if (to_line(c).find(options.filter) != std::string::npos) chosen.push_back(std::move(c));
     }
+  }
+  if (options.shards > 1) {
+    std::size_t n = 0;
+    std::erase_if(chosen,
+                  [&](const Case&) { return int(n++ % std::size_t(options.shards)) != options.shard; });
   }
   if (chosen.empty())
     return Diagnostic{"conform.no-case",
@@ -125,7 +131,8 @@ int check(const Options& options, const std::vector<Case>& cases) {
   auto opened = open_executors(options);
   if (!opened) return fail(opened.errors());
   auto executors = std::move(opened).value();
-  const std::string target = executors.front().target().name;
+  // As the options of another run say it.
+  const std::string target = executors.front().target().name + schedule_arguments(options.schedule);
   fmt::print("{} cases on {}, {}\n", cases.size(), executors.front().device().name(), target);
   Watch watch(target, executors.size(), cases.size());
   const auto outcomes = run_cases(executors, cases,
@@ -199,6 +206,17 @@ void add_conform(CLI::App& app, Action& action) {
   command->add_option("--jobs", options->jobs, "Cases at once, each on a device object of its own")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
+  command
+      ->add_option_function<std::string>(
+          "--shard",
+          [options](const std::string& text) {
+            char extra = 0;
+            const int read = std::sscanf(text.c_str(), "%d/%d%c", &options->shard, &options->shards, &extra);
+            if (read != 2 || options->shards < 1 || options->shard < 0 || options->shard >= options->shards)
+              throw CLI::ValidationError("--shard", "'" + text + "' is not I/N with 0 <= I < N");
+          },
+          "I/N: every N-th case from the I-th on, to share a run among processes")
+      ->type_name("TEXT");
   add_rotation(*command, options->rotation, Sizing::known);
   command->add_flag("--full", options->full, "All cases; minutes on a GPU, hours on a CPU");
   command->add_flag("--list", options->list, "Print the case lines instead of running them");

@@ -15,6 +15,7 @@ namespace {
 struct Options {
   std::string spec, target, directory;
   int alignment = 16;
+  std::int64_t sq = 0;
   Rotation rotation = Rotation::fuse;
   ScheduleKind schedule = ScheduleKind::automatic;
 };
@@ -61,6 +62,7 @@ int emit(const Options& options) {
   CompileOptions compile;
   compile.vector_bytes = options.alignment;
   compile.schedule_kind = options.schedule;
+  compile.sq = options.sq;
   const auto programs = plan_programs(spec->graph, *target, compile, options.rotation);
   if (!programs) return fail(programs.errors(), spec->text);
   const Backend* backend = find_backend(target->backend);
@@ -90,6 +92,8 @@ void add_emit(CLI::App& app, Action& action) {
   command->add_option("--alignment", options->alignment, "Bytes that pointers and strides are multiples of")
       ->check(CLI::IsMember({2, 4, 8, 16}))
       ->capture_default_str();
+  command->add_option("--sq", options->sq, "Query rows of the calls it is for, at most; it takes any number")
+      ->check(CLI::NonNegativeNumber);
   add_rotation(*command, options->rotation, Sizing::unknown);
   add_schedule_option(*command, options->schedule);
   command->callback([&action, options] { action = [options] { return emit(*options); }; });

@@ -82,6 +82,7 @@ int explain(const Options& options) {
   CompileOptions compile;
   compile.vector_bytes = options.alignment;
   compile.schedule_kind = options.schedule;
+  compile.sq = sizes->sq;
   if (options.rotation_table) {
     const auto table = rotation_markdown(spec->graph, *target);
     if (!table) return fail(table.errors(), spec->text);

@@ -50,6 +50,7 @@ AF_EMU float rintf(float x) { return __builtin_rintf(x); }
 AF_EMU float expf(float x) { return __builtin_expf(x); }
 AF_EMU float exp2f(float x) { return __builtin_exp2f(x); }
 AF_EMU float logf(float x) { return __builtin_logf(x); }
+AF_EMU float __logf(float x) { return __builtin_logf(x); }
 AF_EMU float log2f(float x) { return __builtin_log2f(x); }
 AF_EMU float sqrtf(float x) { return __builtin_sqrtf(x); }
 AF_EMU float rsqrtf(float x) { return 1.0f / __builtin_sqrtf(x); }
