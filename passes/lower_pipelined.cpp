@@ -426,12 +426,12 @@ class PipelinedLowering : public ForwardLowering {
     plan_.weights = plan_.weights_half;
     first_tile(half);
     plan_ = all;
-    first_weights_ = plan_.weights_half;
-    add(half, If{has_tile(), step(false)});
-    first_weights_ = {};
     add(alone, Map{plan_.weights, tile_element(plan_.scores_half), {0, 2}});
     add(alone, Map{plan_.weights, f32(0), {2, 4}});
     add(half, If{negated(has_tile()), std::move(alone)});
+    first_weights_ = plan_.weights_half;
+    add(half, If{has_tile(), step(false)});
+    first_weights_ = {};
     add(body, If{trimmed, std::move(half)});
     first_tile(whole);
     add(body, If{negated(trimmed), std::move(whole)});

@@ -116,7 +116,8 @@ void TileWriter::write(const Let& s) {
 std::string TileWriter::element_of(const std::string& name, const Tile& over, const std::string& reg) {
   for (const Tile& tile : program_.tiles) {
     if (tile.name != name) continue;
-    if (tile.rows == over.rows && tile.cols == over.cols) return fmt::format("{}[{}]", name, reg);
+    // Tiles of the same order of registers: one may have less columns.
+    if (tile.rows != 1 && tile.cols != 1) return fmt::format("{}[{}]", name, reg);
     return fmt::format("{}[{}]", name,
                        vector_index(over, tile.cols == 1 ? TileAxis::row : TileAxis::col, reg));
   }

@@ -46,12 +46,12 @@ MatrixUnit wgmma() {
 // of the exponentials beside the output product, longest calls, whether the diagonal is trimmed.
 void add_pipeline(Target& t) {
   const std::vector<DType> half = {DType::f16, DType::bf16};
-  t.pipeline = PipelineUnits{"hopper", false, wgmma()};
+  t.pipeline = PipelineUnits{"hopper", true, wgmma()};
   t.pipelines = {
       {half, 8, 64, 2, 128, 2, 2, 224, 56, true, 0, 1, 1024, true},
       {half, 8, 64, 3, 128, 2, 2, 160, 32, true, 0, 1},
       {half, 8, 64, 2, 128, 2, 2, 224, 56, true, 0, 1},
-      {half, 72, 128, 2, 128, 2, 2, 224, 56, true, 2, 2, 2048, true},
+      {half, 72, 128, 2, 128, 2, 2, 224, 56, true, 2, 2, 4096, true},
       {half, 72, 128, 2, 128, 2, 2, 224, 56, true, 2, 2},
       {half, 72, 128, 2, 128, 2, 2, 232, 40, true, 2, 2},
       {half, 136, 192, 2, 128, 1, 2, 224, 56, true, 4, 4},  // values of up to 128
