@@ -1,12 +1,15 @@
 #include "ir/algorithm.h"
 
+#include "ir/adjacency.h"
+
 #include <boost/graph/depth_first_search.hpp>
 #include <boost/graph/topological_sort.hpp>
 
 namespace attnfuse {
 namespace {
 
-using Vertex = Graph::Adjacency::vertex_descriptor;
+using Nodes = Graph::Adjacency::List;
+using Vertex = Nodes::vertex_descriptor;
 
 std::vector<NodeId> node_ids(const std::vector<Vertex>& vertices) {
   std::vector<NodeId> ids;
@@ -19,13 +22,13 @@ std::vector<NodeId> node_ids(const std::vector<Vertex>& vertices) {
 // `stop` holds.
 template <class Stop>
 std::vector<NodeId> reached(const Graph& graph, const std::vector<NodeId>& roots, Stop stop) {
+  const Nodes& nodes = graph.adjacency().list;
   std::vector<boost::default_color_type> colors(graph.size(), boost::white_color);
-  const auto color_map =
-      boost::make_iterator_property_map(colors.begin(), get(boost::vertex_index, graph.adjacency()));
+  const auto color_map = boost::make_iterator_property_map(colors.begin(), get(boost::vertex_index, nodes));
   for (NodeId root : roots) {
     ATTNFUSE_CHECK(root.value < graph.size(), "a root is not a node of the graph");
     if (colors[root.value] == boost::white_color)
-      boost::depth_first_visit(graph.adjacency(), root.value, boost::default_dfs_visitor{}, color_map, stop);
+      boost::depth_first_visit(nodes, root.value, boost::default_dfs_visitor{}, color_map, stop);
   }
   // Operands have smaller numbers than their users.
   std::vector<NodeId> ids;
@@ -40,7 +43,7 @@ std::vector<NodeId> reached(const Graph& graph, const std::vector<NodeId>& roots
 std::vector<NodeId> execution_order(const Graph& graph) {
   std::vector<Vertex> order;
   order.reserve(graph.size());
-  boost::topological_sort(graph.adjacency(), std::back_inserter(order));
+  boost::topological_sort(graph.adjacency().list, std::back_inserter(order));
   return node_ids(order);
 }
 
@@ -49,12 +52,11 @@ bool is_elementwise(const Node& node) {
 }
 
 std::vector<NodeId> cone(const Graph& graph, const std::vector<NodeId>& roots) {
-  return reached(graph, roots, [](Vertex, const Graph::Adjacency&) { return false; });
+  return reached(graph, roots, [](Vertex, const Nodes&) { return false; });
 }
 
 std::vector<NodeId> elementwise_cone(const Graph& graph, const std::vector<NodeId>& roots) {
-  return reached(graph, roots,
-                 [](Vertex v, const Graph::Adjacency& nodes) { return !is_elementwise(nodes[v]); });
+  return reached(graph, roots, [](Vertex v, const Nodes& nodes) { return !is_elementwise(nodes[v]); });
 }
 
 std::map<NodeId, int> use_counts(const Graph& graph, const std::vector<NodeId>& roots) {

@@ -1,5 +1,7 @@
 #include "ir/graph.h"
 
+#include "ir/adjacency.h"
+
 namespace attnfuse {
 namespace {
 
@@ -68,18 +70,35 @@ std::optional<int> ProgramInfo::size(Size size) const {
   ATTNFUSE_CHECK(false, "not a size");
 }
 
+Graph::Graph(ProgramInfo info) : info_(std::move(info)), adjacency_(std::make_unique<Adjacency>()) {}
+Graph::Graph(const Graph& other)
+    : info_(other.info_),
+      tensors_(other.tensors_),
+      adjacency_(std::make_unique<Adjacency>(*other.adjacency_)),
+      outputs_(other.outputs_) {}
+Graph::Graph(Graph&& other) noexcept = default;
+Graph& Graph::operator=(const Graph& other) { return *this = Graph(other); }
+Graph& Graph::operator=(Graph&& other) noexcept = default;
+Graph::~Graph() = default;
+
+std::size_t Graph::size() const { return num_vertices(adjacency_->list); }
+
+const Node& Graph::node(NodeId id) const { return adjacency_->list[id.value]; }
+
 std::vector<NodeId> Graph::operands(NodeId id) const {
   std::vector<NodeId> result;
-  const auto [begin, end] = out_edges(id.value, adjacency_);
+  const auto& list = adjacency_->list;
+  const auto [begin, end] = out_edges(id.value, list);
   result.reserve(std::size_t(end - begin));
-  for (auto edge = begin; edge != end; ++edge) result.push_back({std::uint32_t(target(*edge, adjacency_))});
+  for (auto edge = begin; edge != end; ++edge) result.push_back({std::uint32_t(target(*edge, list))});
   return result;
 }
 
 NodeId Graph::operand(NodeId id, int position) const {
-  const auto [begin, end] = out_edges(id.value, adjacency_);
+  const auto& list = adjacency_->list;
+  const auto [begin, end] = out_edges(id.value, list);
   ATTNFUSE_CHECK(position >= 0 && position < end - begin, "a node has no such operand");
-  return {std::uint32_t(target(*(begin + position), adjacency_))};
+  return {std::uint32_t(target(*(begin + position), list))};
 }
 
 NodeId Graph::output(std::string_view name) const {
@@ -100,11 +119,11 @@ TensorId Graph::add_tensor(TensorInfo info) {
 }
 
 NodeId Graph::add_like(Node node, std::span<const NodeId> operands) {
-  const auto vertex = std::uint32_t(add_vertex(std::move(node), adjacency_));
+  const auto vertex = std::uint32_t(add_vertex(std::move(node), adjacency_->list));
   int position = 0;
   for (NodeId operand : operands) {
     ATTNFUSE_CHECK(operand.value < vertex, "an operand does not exist");
-    add_edge(vertex, operand.value, Use{position++}, adjacency_);
+    add_edge(vertex, operand.value, Use{position++}, adjacency_->list);
   }
   const NodeId id{vertex};
   if (as<Output>(this->node(id))) outputs_.push_back(id);

@@ -16,13 +16,12 @@
 
 #include <compare>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <variant>
 #include <vector>
-
-#include <boost/graph/adjacency_list.hpp>
 
 #include "ir/diagnostic.h"
 #include "ir/scalar_op.h"
@@ -124,10 +123,6 @@ struct Node {
   Where where;
 };
 
-struct Use {
-  int position = 0;
-};  // operand position, redundant with edge order, kept for dot
-
 // What is compiled in.
 struct ProgramInfo {
   std::string name;
@@ -142,18 +137,24 @@ struct ProgramInfo {
   std::optional<int> size(Size size) const;
 };
 
+// What was moved from may only be assigned to or destroyed.
 class Graph {
  public:
-  using Adjacency = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS, Node, Use>;
+  struct Adjacency;  // ir/adjacency.h
 
-  explicit Graph(ProgramInfo info = {}) : info_(std::move(info)) {}
+  explicit Graph(ProgramInfo info = {});
+  Graph(const Graph& other);
+  Graph(Graph&& other) noexcept;
+  Graph& operator=(const Graph& other);
+  Graph& operator=(Graph&& other) noexcept;
+  ~Graph();
 
   const ProgramInfo& info() const { return info_; }
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   const TensorInfo& tensor(TensorId id) const { return tensors_.at(id.value); }
-  const Adjacency& adjacency() const { return adjacency_; }
-  std::size_t size() const { return num_vertices(adjacency_); }
-  const Node& node(NodeId id) const { return adjacency_[id.value]; }
+  const Adjacency& adjacency() const { return *adjacency_; }
+  std::size_t size() const;
+  const Node& node(NodeId id) const;
   std::vector<NodeId> operands(NodeId id) const;
   NodeId operand(NodeId id, int position) const;
   const std::vector<NodeId>& outputs() const { return outputs_; }
@@ -177,7 +178,7 @@ class Graph {
  private:
   ProgramInfo info_;
   std::vector<TensorInfo> tensors_;
-  Adjacency adjacency_;
+  std::unique_ptr<Adjacency> adjacency_;
   std::vector<NodeId> outputs_;
 };
 

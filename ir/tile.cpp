@@ -150,6 +150,13 @@ class Verifier {
 
 }  // namespace
 
+TileProgram::TileProgram() = default;
+TileProgram::TileProgram(const TileProgram& other) = default;
+TileProgram::TileProgram(TileProgram&& other) noexcept = default;
+TileProgram& TileProgram::operator=(const TileProgram& other) = default;
+TileProgram& TileProgram::operator=(TileProgram&& other) noexcept = default;
+TileProgram::~TileProgram() = default;
+
 int TileProgram::head_groups() const {
   return rows ? (rows->all_heads + rows->heads - 1) / rows->heads : info.heads;
 }

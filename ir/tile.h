@@ -323,6 +323,14 @@ struct Rows {
 };
 
 struct TileProgram {
+  TileProgram();  // These are written out in tile.cpp: in every file that has one they cost seconds to
+                  // compile.
+  TileProgram(const TileProgram& other);
+  TileProgram(TileProgram&& other) noexcept;
+  TileProgram& operator=(const TileProgram& other);
+  TileProgram& operator=(TileProgram&& other) noexcept;
+  ~TileProgram();
+
   std::string name;                                // kernel entry point
   std::string about = "fused attention, forward";  // for the header comment
   ProgramInfo info;
