@@ -20,18 +20,21 @@ std::string digit_text(const std::string& index, int divisor, int extent, int co
   return text;
 }
 
-std::string scaled(const std::string& text, int factor) {
-  return factor == 1 ? text : fmt::format("{} * {}", text, factor);
-}
-
 std::string sum(const std::vector<std::string>& terms) {
-  if (terms.empty()) return "0";
-  std::string result = terms[0];
-  for (std::size_t k = 1; k < terms.size(); ++k) result += " + " + terms[k];
+  std::string result = "0";
+  for (const std::string& term : terms) result = plus(result, term);
   return result;
 }
 
 }  // namespace
+
+std::string times(const std::string& text, int factor) {
+  return factor == 1 ? text : fmt::format("{} * {}", text, factor);
+}
+
+std::string plus(const std::string& a, const std::string& b) {
+  return a == "0" ? b : b == "0" ? a : a + " + " + b;
+}
 
 std::string digit_sum(const std::vector<Digit>& digits, TileAxis axis, const std::string& index) {
   std::vector<std::string> terms;
@@ -39,17 +42,28 @@ std::string digit_sum(const std::vector<Digit>& digits, TileAxis axis, const std
   int divisor = 1;
   for (const Digit& digit : digits) {
     if (digit.axis == axis && digit.extent > 1 && digit.stride != 0)
-      terms.push_back(scaled(digit_text(index, divisor, digit.extent, count), digit.stride));
+      terms.push_back(times(digit_text(index, divisor, digit.extent, count), digit.stride));
     divisor *= digit.extent;
   }
   return sum(terms);
 }
 
+std::string one_lane_condition(const FragmentLayout& layout) {
+  const int count = total(layout.lanes);
+  std::string condition;
+  int divisor = 1;
+  for (const Digit& digit : layout.lanes) {
+    if (digit.stride == 0 && digit.extent > 1)
+      condition += fmt::format("{}{} == 0", condition.empty() ? "" : " && ",
+                               digit_text("lane", divisor, digit.extent, count));
+    divisor *= digit.extent;
+  }
+  return condition;
+}
+
 std::string TileWriter::thread_position(const Tile& tile, TileAxis axis) const {
   const auto& layout = std::get<FragmentLayout>(tile.layout);
-  const std::string lanes = digit_sum(layout.lanes, axis, "lane");
-  const std::string warps = digit_sum(layout.warps, axis, "warp");
-  const std::string text = lanes == "0" ? warps : warps == "0" ? lanes : lanes + " + " + warps;
+  const std::string text = plus(digit_sum(layout.lanes, axis, "lane"), digit_sum(layout.warps, axis, "warp"));
   const auto found = lane_parts_.find(text);
   return found != lane_parts_.end() ? found->second : text;
 }
@@ -59,8 +73,7 @@ std::string TileWriter::register_position(const Tile& tile, TileAxis axis, const
 }
 
 std::string TileWriter::position(const Tile& tile, TileAxis axis, const std::string& reg) const {
-  const std::string thread = thread_position(tile, axis), registers = register_position(tile, axis, reg);
-  return thread == "0" ? registers : registers == "0" ? thread : thread + " + " + registers;
+  return plus(thread_position(tile, axis), register_position(tile, axis, reg));
 }
 
 std::string TileWriter::vector_index(const Tile& over, TileAxis axis, const std::string& reg) const {
@@ -70,7 +83,7 @@ std::string TileWriter::vector_index(const Tile& over, TileAxis axis, const std:
   int divisor = 1, kept = 1;
   for (const Digit& digit : layout.registers) {
     if (digit.axis == axis && digit.stride != 0) {
-      if (digit.extent > 1) terms.push_back(scaled(digit_text(reg, divisor, digit.extent, count), kept));
+      if (digit.extent > 1) terms.push_back(times(digit_text(reg, divisor, digit.extent, count), kept));
       kept *= digit.extent;
     }
     divisor *= digit.extent;
@@ -92,9 +105,9 @@ std::string TileWriter::shared_index(const Tile& tile, const std::string& row, c
     return text.find(' ') == std::string::npos ? text : "(" + text + ")";
   };
   if (tile.cols == 1 && !major)
-    return fast == "0" ? scaled(grouped(slow), layout.stride)
-                       : fmt::format("{} + {}", scaled(grouped(slow), layout.stride), fast);
-  return fmt::format("{} + {}", scaled(grouped(slow), layout.stride), fast);
+    return fast == "0" ? times(grouped(slow), layout.stride)
+                       : fmt::format("{} + {}", times(grouped(slow), layout.stride), fast);
+  return fmt::format("{} + {}", times(grouped(slow), layout.stride), fast);
 }
 
 void TileWriter::open_loop(const std::string& header) {

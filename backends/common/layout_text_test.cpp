@@ -64,6 +64,24 @@ TEST_CASE("digit sums agree with the layout's coordinates for random mixed-radix
   }
 }
 
+TEST_CASE("index texts leave out what changes nothing") {
+  CHECK(times("n", 1) == "n");
+  CHECK(times("n", 8) == "n * 8");
+  CHECK(plus("k * 16", "0") == "k * 16");
+  CHECK(plus("0", "lane") == "lane");
+  CHECK(plus("0", "0") == "0");
+}
+
+TEST_CASE("of the lanes that share an element, one is chosen") {
+  FragmentLayout layout;
+  layout.lanes = {{4, TileAxis::col, 0}, {8, TileAxis::row, 1}};
+  CHECK(one_lane_condition(layout) == "lane % 4 == 0");
+  layout.lanes = {{8, TileAxis::row, 1}, {2, TileAxis::col, 0}, {2, TileAxis::col, 0}};
+  CHECK(one_lane_condition(layout) == "lane / 8 % 2 == 0 && lane / 16 == 0");
+  layout.lanes = {{32, TileAxis::row, 1}};
+  CHECK(one_lane_condition(layout).empty());
+}
+
 TEST_CASE("literals survive the round trip through text") {
   const unsigned seed = std::random_device{}();
   CAPTURE(seed);

@@ -184,16 +184,7 @@ void TileWriter::store_elements(const Store& store) {
   const auto& layout = std::get<FragmentLayout>(from.layout);
   const bool is_vector = from.cols == 1;
   const DType dtype = is_vector ? DType::f32 : program_.info.dtype;
-  std::string condition;
-  if (is_vector) {  // one of the lanes that share the row writes
-    int divisor = 1;
-    for (const Digit& digit : layout.lanes) {
-      if (digit.stride == 0 && digit.extent > 1)
-        condition +=
-            fmt::format("{}lane / {} % {} == 0", condition.empty() ? "" : " && ", divisor, digit.extent);
-      divisor *= digit.extent;
-    }
-  }
+  const std::string condition = is_vector ? one_lane_condition(layout) : "";
   if (!condition.empty()) out_.open(fmt::format("if ({})", condition));
   open_registers(layout.register_count());
   out_.line(

@@ -69,10 +69,9 @@ void TileWriter::declare_tiles(const std::vector<const Tile*>& tiles) {
     const auto* layout = std::get_if<FragmentLayout>(&tile->layout);
     if (layout == nullptr) continue;
     for (TileAxis axis : {TileAxis::row, TileAxis::col}) {
-      const std::string lanes = digit_sum(layout->lanes, axis, "lane"),
-                        warps = digit_sum(layout->warps, axis, "warp");
-      const std::string text = lanes == "0" ? warps : warps == "0" ? lanes : lanes + " + " + warps;
-      if (text == "0" || lane_parts_.count(text) != 0) continue;
+      const std::string text =
+          plus(digit_sum(layout->lanes, axis, "lane"), digit_sum(layout->warps, axis, "warp"));
+      if (text == "0" || lane_parts_.contains(text)) continue;
       std::string name = axis == TileAxis::row ? "thread_row" : "thread_col";
       if (lane_parts_.size() >= 2) name += "_" + tile->name;
       out_.line(fmt::format("const int {} = {};", name, text));

@@ -138,5 +138,10 @@ std::string combine(ReduceOp op, const std::string& a, const std::string& b);
 std::string literal(double value);
 // Text of (index / divisor) % extent for mixed-radix digits of `axis`, as a sum of strides.
 std::string digit_sum(const std::vector<Digit>& digits, TileAxis axis, const std::string& index);
+// text * factor and a + b of index texts, without what changes nothing: times("n", 1) is "n".
+std::string times(const std::string& text, int factor);
+std::string plus(const std::string& a, const std::string& b);
+// Holds in one of the lanes that share a register's element: "lane % 4 == 0", empty when none share.
+std::string one_lane_condition(const FragmentLayout& layout);
 
 }  // namespace attnfuse

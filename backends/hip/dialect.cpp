@@ -40,10 +40,20 @@ void open_items(TileWriter& writer, const Channel& channel, const Stage& stage) 
   const Tile& tile = writer.tile(channel.tile);
   const int groups = tile.rows / stage.rows;
   if (std::get<SharedLayout>(tile.layout).column_major)
-    out.line(
-        fmt::format("const int row = e % {0} * {1}, d0 = e / {0} * {2};", groups, stage.rows, stage.chunk));
+    out.line(fmt::format("const int row = {1}, d0 = e / {0} * {2};", groups,
+                         times(fmt::format("e % {}", groups), stage.rows), stage.chunk));
   else
     out.line(fmt::format("const int row = e / {0}, d0 = e % {0} * {1};", stage.per_row, stage.chunk));
+}
+
+// Where a lane's part of an operand begins in shared memory: query block m of the warp, step k along the
+// dims.
+std::string query_row(const TileWriter& writer, const MatrixUnit& unit) {
+  return plus(fmt::format("warp * {} + {}", writer.program().schedule.rows_per_warp, times("m", unit.n)),
+              digit_sum(unit.b.lanes, TileAxis::row, "lane"));
+}
+std::string operand_column(const MatrixUnit& unit, const FragmentLayout& operand) {
+  return plus(times("k", unit.k), digit_sum(operand.lanes, TileAxis::col, "lane"));
 }
 
 }  // namespace
@@ -169,8 +179,8 @@ void HipDialect::take(TileWriter& writer, const Take& take) const {
     open_items(writer, channel, stage);
     const std::string at = fmt::format("{} + {}", to.name, TileWriter::shared_index(to, "row", "d0"));
     if (layout.column_major)
-      out.line(fmt::format("af_store_columns<{0}>({1}, {2}, {3}_stage + {0} * n);", stage.rows, at,
-                           layout.stride, channel.name));
+      out.line(fmt::format("af_store_columns<{}>({}, {}, {}_stage + {});", stage.rows, at, layout.stride,
+                           channel.name, times("n", stage.rows)));
     else
       out.line(fmt::format("af_store_16({}, {}_stage[n]);", at, channel.name));
     out.close();
@@ -188,13 +198,11 @@ void HipDialect::move(TileWriter& writer, const Move& move) const {
   SourceWriter& out = writer.out();
   writer.open_registers(blocks, "m");
   writer.open_registers(steps, "k");
-  const std::string row = fmt::format("warp * {} + m * {} + {}", writer.program().schedule.rows_per_warp,
-                                      unit.n, digit_sum(unit.b.lanes, TileAxis::row, "lane"));
-  const std::string col = fmt::format("k * {} + {}", unit.k, digit_sum(unit.b.lanes, TileAxis::col, "lane"));
+  const std::string row = query_row(writer, unit), col = operand_column(unit, unit.b);
   out.line(fmt::format("const af_operand q = af_load_operand({} + {});", from.name,
                        TileWriter::shared_index(from, row, col)));
   writer.open_registers(pairs, "x");
-  out.line(fmt::format("{}[{} * (k + {} * m) + x] = q.x[x];", to.name, pairs, steps));
+  out.line(fmt::format("{}[{} * (k + {}) + x] = q.x[x];", to.name, pairs, times("m", steps)));
   out.close();
   out.close();
   out.close();
@@ -214,32 +222,27 @@ void HipDialect::mma(TileWriter& writer, const Mma& mma) const {
   writer.open_registers(steps, "k");
   out.line(fmt::format("af_operand q[{}];", blocks));
   writer.open_registers(blocks, "m");
-  const std::string k_col =
-      fmt::format("k * {} + {}", unit.k, digit_sum(unit.b.lanes, TileAxis::col, "lane"));
   if (a.space == Space::shared) {
-    const std::string row = fmt::format("warp * {} + m * {} + {}", rows_per_warp, unit.n,
-                                        digit_sum(unit.b.lanes, TileAxis::row, "lane"));
-    out.line(
-        fmt::format("q[m] = af_load_operand({} + {});", a.name, TileWriter::shared_index(a, row, k_col)));
+    out.line(fmt::format("q[m] = af_load_operand({} + {});", a.name,
+                         TileWriter::shared_index(a, query_row(writer, unit), operand_column(unit, unit.b))));
   } else if (half_owned) {
-    out.line(fmt::format("q[m] = af_both_halves({} + {} * (k + {} * m), lane);", a.name, results / 2, steps));
+    out.line(fmt::format("q[m] = af_both_halves({} + {} * (k + {}), lane);", a.name, results / 2,
+                         times("m", steps)));
   } else {
     writer.open_registers(pairs, "x");
-    out.line(fmt::format("q[m].x[x] = {}[{} * (k + {} * m) + x];", a.name, pairs, steps));
+    out.line(fmt::format("q[m].x[x] = {}[{} * (k + {}) + x];", a.name, pairs, times("m", steps)));
     out.close();
   }
   out.close();
   writer.open_registers(columns, "n");
-  const std::string m_row =
-      fmt::format("n * {} + {}", unit.m, digit_sum(unit.a.lanes, TileAxis::row, "lane"));
-  const std::string m_col =
-      fmt::format("k * {} + {}", unit.k, digit_sum(unit.a.lanes, TileAxis::col, "lane"));
+  const std::string m_row = plus(times("n", unit.m), digit_sum(unit.a.lanes, TileAxis::row, "lane"));
+  const std::string m_col = operand_column(unit, unit.a);
   const std::string at = mma.b_rows_contract ? TileWriter::shared_index(b, m_col, m_row)
                                              : TileWriter::shared_index(b, m_row, m_col);
   out.line(fmt::format("const af_operand rows = af_load_operand({} + {});", b.name, at));
   writer.open_registers(blocks, "m");
-  out.line(fmt::format("af_mma_{}({} + {} * (n + {} * m), rows, q[m]);", name(b.type), acc.name, results,
-                       columns));
+  out.line(fmt::format("af_mma_{}({} + {} * (n + {}), rows, q[m]);", name(b.type), acc.name, results,
+                       times("m", columns)));
   out.close();
   out.close();
   out.close();

@@ -228,9 +228,10 @@ std::string matrix_prelude(const MatrixUnit& unit) {
   else
     for (int part = 0; part < operands / 8; ++part)
       text += fmt::format(
-          "  const af_u32x4 v{0} = af_load_16(from + {1});\n  a.x[{2}] = v{0}.x; a.x[{3}] = v{0}.y; a.x[{4}] "
+          "  const af_u32x4 v{0} = af_load_16(from{1});\n  a.x[{2}] = v{0}.x; a.x[{3}] = v{0}.y; a.x[{4}] "
           "= v{0}.z; a.x[{5}] = v{0}.w;\n",
-          part, part * 8, part * 4, part * 4 + 1, part * 4 + 2, part * 4 + 3);
+          part, part == 0 ? "" : fmt::format(" + {}", part * 8), part * 4, part * 4 + 1, part * 4 + 2,
+          part * 4 + 3);
   text += "  return a;\n}\n";
   if (results < operands)
     text +=

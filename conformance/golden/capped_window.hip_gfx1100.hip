@@ -213,7 +213,7 @@ AF_FN void af_settle(float* c) {
 }
 AF_FN af_operand af_load_operand(const unsigned short* from) {
   af_operand a;
-  const af_u32x4 v0 = af_load_16(from + 0);
+  const af_u32x4 v0 = af_load_16(from);
   a.x[0] = v0.x; a.x[1] = v0.y; a.x[2] = v0.z; a.x[3] = v0.w;
   const af_u32x4 v1 = af_load_16(from + 8);
   a.x[4] = v1.x; a.x[5] = v1.y; a.x[6] = v1.z; a.x[7] = v1.w;
@@ -371,15 +371,15 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256), amdg
       for (int m = 0; m < 1; ++m) {
         #pragma unroll
         for (int x = 0; x < 8; ++x) {
-          q[m].x[x] = q_operand[8 * (k + 8 * m) + x];
+          q[m].x[x] = q_operand[8 * (k + m * 8) + x];
         }
       }
       #pragma unroll
       for (int n = 0; n < 2; ++n) {
-        const af_operand rows = af_load_operand(k_shared + (n * 16 + lane % 2 * 8 + lane / 2 % 8) * 136 + k * 16 + 0);
+        const af_operand rows = af_load_operand(k_shared + (n * 16 + lane % 2 * 8 + lane / 2 % 8) * 136 + k * 16);
         #pragma unroll
         for (int m = 0; m < 1; ++m) {
-          af_mma_bf16(s + 8 * (n + 2 * m), rows, q[m]);
+          af_mma_bf16(s + 8 * (n + m * 2), rows, q[m]);
         }
       }
     }
@@ -394,7 +394,7 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256), amdg
     for (int n = 0; n < 1; ++n) {
       const int e = thread + n * 256;
       const int row = e % 16 * 2, d0 = e / 16 * 8;
-      af_store_columns<2>(v_shared + d0 * 40 + row, 40, v_stage + 2 * n);
+      af_store_columns<2>(v_shared + d0 * 40 + row, 40, v_stage + n * 2);
     }
     af_barrier_workgroup();
     // if !full
@@ -495,14 +495,14 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256), amdg
       af_operand q[1];
       #pragma unroll
       for (int m = 0; m < 1; ++m) {
-        q[m] = af_both_halves(p + 4 * (k + 2 * m), lane);
+        q[m] = af_both_halves(p + 4 * (k + m * 2), lane);
       }
       #pragma unroll
       for (int n = 0; n < 8; ++n) {
-        const af_operand rows = af_load_operand(v_shared + (n * 16 + lane % 2 * 8 + lane / 2 % 8) * 40 + k * 16 + 0);
+        const af_operand rows = af_load_operand(v_shared + (n * 16 + lane % 2 * 8 + lane / 2 % 8) * 40 + k * 16);
         #pragma unroll
         for (int m = 0; m < 1; ++m) {
-          af_mma_bf16(o + 8 * (n + 8 * m), rows, q[m]);
+          af_mma_bf16(o + 8 * (n + m * 8), rows, q[m]);
         }
       }
     }
@@ -536,7 +536,7 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256), amdg
   }
   // store lse <- row_sum rows [q_begin, ..) below sq
   const af_i64 lse_base = af_i64(b) * args.lse_stride_b + af_i64(h) * args.lse_stride_h;
-  if (lane / 16 % 2 == 0) {
+  if (lane / 16 == 0) {
     #pragma unroll
     for (int r = 0; r < 1; ++r) {
       const int i = q_begin + thread_row;

@@ -213,7 +213,7 @@ AF_FN void af_settle(float* c) {
 }
 AF_FN af_operand af_load_operand(const unsigned short* from) {
   af_operand a;
-  const af_u32x4 v0 = af_load_16(from + 0);
+  const af_u32x4 v0 = af_load_16(from);
   a.x[0] = v0.x; a.x[1] = v0.y; a.x[2] = v0.z; a.x[3] = v0.w;
   const af_u32x4 v1 = af_load_16(from + 8);
   a.x[4] = v1.x; a.x[5] = v1.y; a.x[6] = v1.z; a.x[7] = v1.w;
@@ -389,7 +389,7 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256), amdg
     #pragma unroll
     for (int n = 0; n < 1; ++n) {
       const int e = thread + n * 256;
-      const int row = e % 32 * 1, d0 = e / 32 * 8;
+      const int row = e % 32, d0 = e / 32 * 8;
       v_stage[n] = af_u32x4{0, 0, 0, 0};
       if (k_begin + row < skv) v_stage[n] = af_load_16(reinterpret_cast<const af_f16*>(args.v_ptr) + v_base + af_i64(k_begin + row) * args.v_stride_s + d0);
     }
@@ -406,15 +406,15 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256), amdg
       for (int m = 0; m < 1; ++m) {
         #pragma unroll
         for (int x = 0; x < 8; ++x) {
-          q[m].x[x] = q_operand[8 * (k + 4 * m) + x];
+          q[m].x[x] = q_operand[8 * (k + m * 4) + x];
         }
       }
       #pragma unroll
       for (int n = 0; n < 2; ++n) {
-        const af_operand rows = af_load_operand(k_shared + (n * 16 + lane % 2 * 8 + lane / 2 % 8) * 72 + k * 16 + 0);
+        const af_operand rows = af_load_operand(k_shared + (n * 16 + lane % 2 * 8 + lane / 2 % 8) * 72 + k * 16);
         #pragma unroll
         for (int m = 0; m < 1; ++m) {
-          af_mma_f16(s + 8 * (n + 2 * m), rows, q[m]);
+          af_mma_f16(s + 8 * (n + m * 2), rows, q[m]);
         }
       }
     }
@@ -427,8 +427,8 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256), amdg
     #pragma unroll
     for (int n = 0; n < 1; ++n) {
       const int e = thread + n * 256;
-      const int row = e % 32 * 1, d0 = e / 32 * 8;
-      af_store_columns<1>(v_shared + d0 * 40 + row, 40, v_stage + 1 * n);
+      const int row = e % 32, d0 = e / 32 * 8;
+      af_store_columns<1>(v_shared + d0 * 40 + row, 40, v_stage + n);
     }
     af_barrier_workgroup();
     // if !full
@@ -539,14 +539,14 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256), amdg
       af_operand q[1];
       #pragma unroll
       for (int m = 0; m < 1; ++m) {
-        q[m] = af_both_halves(p + 4 * (k + 2 * m), lane);
+        q[m] = af_both_halves(p + 4 * (k + m * 2), lane);
       }
       #pragma unroll
       for (int n = 0; n < 4; ++n) {
-        const af_operand rows = af_load_operand(v_shared + (n * 16 + lane % 2 * 8 + lane / 2 % 8) * 40 + k * 16 + 0);
+        const af_operand rows = af_load_operand(v_shared + (n * 16 + lane % 2 * 8 + lane / 2 % 8) * 40 + k * 16);
         #pragma unroll
         for (int m = 0; m < 1; ++m) {
-          af_mma_f16(o + 8 * (n + 4 * m), rows, q[m]);
+          af_mma_f16(o + 8 * (n + m * 4), rows, q[m]);
         }
       }
     }
@@ -580,7 +580,7 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256), amdg
   }
   // store lse <- row_sum rows [q_begin, ..) below sq
   const af_i64 lse_base = af_i64(b) * args.lse_stride_b + af_i64(h) * args.lse_stride_h;
-  if (lane / 16 % 2 == 0) {
+  if (lane / 16 == 0) {
     #pragma unroll
     for (int r = 0; r < 1; ++r) {
       const int i = q_begin + thread_row;

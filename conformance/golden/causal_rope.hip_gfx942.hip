@@ -213,7 +213,7 @@ AF_FN void af_settle(float* c) {
 }
 AF_FN af_operand af_load_operand(const unsigned short* from) {
   af_operand a;
-  const af_u32x4 v0 = af_load_16(from + 0);
+  const af_u32x4 v0 = af_load_16(from);
   a.x[0] = v0.x; a.x[1] = v0.y; a.x[2] = v0.z; a.x[3] = v0.w;
   return a;
 }
@@ -376,7 +376,7 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(512, 512))) voi
     #pragma unroll
     for (int n = 0; n < 1; ++n) {
       const int e = thread + n * 512;
-      const int row = e % 64 * 1, d0 = e / 64 * 8;
+      const int row = e % 64, d0 = e / 64 * 8;
       v_stage[n] = af_u32x4{0, 0, 0, 0};
       if (k_begin + row < skv) v_stage[n] = af_load_16(reinterpret_cast<const af_f16*>(args.v_ptr) + v_base + af_i64(k_begin + row) * args.v_stride_s + d0);
     }
@@ -393,7 +393,7 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(512, 512))) voi
       for (int m = 0; m < 1; ++m) {
         #pragma unroll
         for (int x = 0; x < 4; ++x) {
-          q[m].x[x] = q_operand[4 * (k + 4 * m) + x];
+          q[m].x[x] = q_operand[4 * (k + m * 4) + x];
         }
       }
       #pragma unroll
@@ -401,7 +401,7 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(512, 512))) voi
         const af_operand rows = af_load_operand(k_shared + (n * 32 + lane % 4 + lane / 4 % 2 * 8 + lane / 8 % 2 * 4 + lane / 16 % 2 * 16) * 72 + k * 16 + lane / 32 * 8);
         #pragma unroll
         for (int m = 0; m < 1; ++m) {
-          af_mma_f16(s + 16 * (n + 2 * m), rows, q[m]);
+          af_mma_f16(s + 16 * (n + m * 2), rows, q[m]);
         }
       }
     }
@@ -414,8 +414,8 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(512, 512))) voi
     #pragma unroll
     for (int n = 0; n < 1; ++n) {
       const int e = thread + n * 512;
-      const int row = e % 64 * 1, d0 = e / 64 * 8;
-      af_store_columns<1>(v_shared + d0 * 72 + row, 72, v_stage + 1 * n);
+      const int row = e % 64, d0 = e / 64 * 8;
+      af_store_columns<1>(v_shared + d0 * 72 + row, 72, v_stage + n);
     }
     af_barrier_workgroup();
     // if !full
@@ -528,7 +528,7 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(512, 512))) voi
       for (int m = 0; m < 1; ++m) {
         #pragma unroll
         for (int x = 0; x < 4; ++x) {
-          q[m].x[x] = p[4 * (k + 4 * m) + x];
+          q[m].x[x] = p[4 * (k + m * 4) + x];
         }
       }
       #pragma unroll
@@ -536,7 +536,7 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(512, 512))) voi
         const af_operand rows = af_load_operand(v_shared + (n * 32 + lane % 4 + lane / 4 % 2 * 8 + lane / 8 % 2 * 4 + lane / 16 % 2 * 16) * 72 + k * 16 + lane / 32 * 8);
         #pragma unroll
         for (int m = 0; m < 1; ++m) {
-          af_mma_f16(o + 16 * (n + 2 * m), rows, q[m]);
+          af_mma_f16(o + 16 * (n + m * 2), rows, q[m]);
         }
       }
     }
@@ -570,7 +570,7 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(512, 512))) voi
   }
   // store lse <- row_sum rows [q_begin, ..) below sq
   const af_i64 lse_base = af_i64(b) * args.lse_stride_b + af_i64(h) * args.lse_stride_h;
-  if (lane / 32 % 2 == 0) {
+  if (lane / 32 == 0) {
     #pragma unroll
     for (int r = 0; r < 1; ++r) {
       const int i = q_begin + thread_row;

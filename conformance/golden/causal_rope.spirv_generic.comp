@@ -437,7 +437,7 @@ void main() {
   }
   // store lse <- row_sum rows [q_begin, ..) below sq
   const af_i64 lse_base = af_i64(b) * args.lse_stride_b + af_i64(h) * args.lse_stride_h;
-  if (lane / 1 % 4 == 0) {
+  if (lane % 4 == 0) {
     for (int r = 0; r < 4; ++r) {
       const int i = q_begin + thread_row + r * 8;
       if (i < sq) {
