@@ -156,23 +156,27 @@ int check(const Options& options, const std::vector<Case>& cases) {
   return summary.failed == 0 && summary.passed > 0 ? kDone : kFailed;
 }
 
+// Of every target what can be emitted, which needs neither toolkit nor device; of a target that is asked for
+// all that can be done here.
 int support(const Options& options, bool all) {
   std::vector<Target> targets = all_targets();
-  auto opened = Executor::open(options.target, with_schedule(options.schedule));
+  std::optional<Executor> executor;
   if (!all) {
     const auto target = find_target(options.target);
     if (!target) return fail(target.errors());
-    targets = {opened ? opened->target() : *target};
+    if (auto opened = Executor::open(options.target, with_schedule(options.schedule)))
+      executor = std::move(opened).value();
+    targets = {executor ? executor->target() : *target};
   }
-  std::optional<Executor> executor;
-  if (opened) executor = std::move(opened).value();
   bool broken = false;
-  const auto cells = support_matrix(targets, executor ? &*executor : nullptr, [&](const SupportCell& cell) {
-    if (cell.state != SupportCell::State::broken) return;
-    broken = true;
-    fmt::print(stderr, "FAIL {} {} {}/{}: {}\n", cell.target, name(cell.dtype), cell.head_dim,
-               cell.v_head_dim, cell.message);
-  });
+  const auto cells =
+      support_matrix(targets, all ? SupportDepth::source : SupportDepth::binary,
+                     executor ? &*executor : nullptr, [&](const SupportCell& cell) {
+                       if (cell.state != SupportCell::State::broken) return;
+                       broken = true;
+                       fmt::print(stderr, "FAIL {} {} {}/{}: {}\n", cell.target, name(cell.dtype),
+                                  cell.head_dim, cell.v_head_dim, cell.message);
+                     });
   return print_text(support_table(cells)) && !broken ? kDone : kFailed;
 }
 
@@ -194,7 +198,10 @@ void add_conform(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("conform", "Proves a device against the reference");
   auto options = std::make_shared<Options>();
   command->add_option("--target", options->target, "TARGET; the best device present when left out");
-  command->add_option("--mode", options->mode, "check runs cases, support prints what compiles and passes")
+  command
+      ->add_option(
+          "--mode", options->mode,
+          "check runs cases; support prints what can be emitted, with --target also what compiles and passes")
       ->check(CLI::IsMember({"check", "support"}))
       ->capture_default_str();
   command->add_option("--filter", options->filter, "Only cases whose line contains this text");
