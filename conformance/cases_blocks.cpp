@@ -126,8 +126,8 @@ std::vector<Case> rope_cases(CaseSet set) {
       "theta = 10000, pairs = interleaved",
       "theta = 10000, dims = 16",
       "theta = 10000, dims = 16, pairs = interleaved",
-      "theta = 500000, scaling = llama3(factor = 8, low_freq_factor = 1, high_freq_factor = 4, "
-      "original_context = 8192)",
+      ("theta = 500000, scaling = llama3(factor = 8, low_freq_factor = 1, high_freq_factor = 4, "
+       "original_context = 8192)"),
   };
   for (const std::string& setting : settings)
     for (int offset : {0, 700, 100000}) {

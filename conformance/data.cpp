@@ -142,9 +142,11 @@ void fill_captured(HostTensor& tensor, Random& random) {
       case DType::f32:
         tensor.set(index, random.normal());
         break;
-      case DType::i32:
-        tensor.set(index, double(along * 3 / last + (index.size() > 1 ? index[0] : 0)));
+      case DType::i32: {
+        const std::int64_t step = along * 3 / last;
+        tensor.set(index, double(step + (index.size() > 1 ? index[0] : 0)));
         break;
+      }
       case DType::boolean:
         tensor.set(index, double(random.below(2)));
         break;

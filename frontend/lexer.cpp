@@ -108,8 +108,8 @@ class Lexer {
     while (is_word(peek(length)) || peek(length) == '.') ++length;
     Token token = take(TokenKind::number, length);
     token.is_integer = is_integer;
-    const char* end = token.text.data() + token.text.size();
-    const auto [stop, error] = std::from_chars(token.text.data(), end, token.value);
+    const char *const begin = token.text.data(), *const end = begin + token.text.size();
+    const auto [stop, error] = std::from_chars(begin, end, token.value);
     if (error == std::errc::result_out_of_range)
       errors_.push_back({"syntax.number-range", fmt::format("{} does not fit a double", shown(token.text)),
                          token.where, "use a number between 1e-300 and 1e300"});
