@@ -26,7 +26,7 @@ constexpr BlockText kBlocks[] = {
     {"causal_top_left", "mask", "mask causal(top_left)"},
     {"window", "mask", "mask window(20)"},
     {"prefix", "mask", "mask j < 9 || i >= j"},
-    {"documents", "mask", "param document : i32[batch, skv] mask document[b, i] == document[b, j] && i >= j"},
+    {"documents", "mask", "param ids : i32[batch, skv] mask ids[b, i] == ids[b, j] && i >= j"},
     {"keep", "keep", "param keep : bool[batch, skv] mask keep[b, j]"},
     {"sink", "normalize", "param sink : f32[heads] normalize softmax(sink = sink[h])"},
 };
@@ -35,19 +35,22 @@ std::string block_program(const BlockText& block, const Dims& dims) {
   return program(block.name, dims, block.text);
 }
 
-// Fewer heads with the same group size, and windows that a short sequence can notice.
+// Fewer heads with the same group size; windows, chunks and blocks that a short sequence can notice.
 std::string reduced(std::string text) {
   std::smatch heads, kv_heads;
   const std::regex heads_word("\\bheads\\s+(\\d+)"), kv_word("\\bkv_heads\\s+(\\d+)"),
-      window_word("\\bwindow\\((\\d+)");
+      length_word("\\b(window|chunk|scale_by_position)\\((\\d+)"), window_word("window\\((\\d+), \\d+"),
+      block_word("key_block = \\d+");
   if (std::regex_search(text, heads, heads_word)) {
     const int total = std::stoi(heads[1]);
     const int shared = std::regex_search(text, kv_heads, kv_word) ? std::stoi(kv_heads[1]) : total;
     const int kept = std::min(shared, 2);
     text = std::regex_replace(text, kv_word, fmt::format("kv_heads {}", kept));
-    text = std::regex_replace(text, heads_word, fmt::format("heads {}", kept * (total / shared)));
+    text = std::regex_replace(text, heads_word, fmt::format("heads {}", kept * std::min(total / shared, 9)));
   }
-  return one_line(std::regex_replace(text, window_word, "window(24"));
+  text = std::regex_replace(text, window_word, "window($1, 9");
+  text = std::regex_replace(text, block_word, "key_block = 16");
+  return one_line(std::regex_replace(text, length_word, "$1(24"));
 }
 
 }  // namespace

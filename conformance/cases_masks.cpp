@@ -91,8 +91,8 @@ std::vector<Case> mask_cases(CaseSet set) {
            "mask max(i, j) < 40",
            "mask i * j < 600",
            "mask abs(i - j) > 3",
-           "param length : i32[batch] mask j < 10 + length[b]",
-           "param document : i32[batch, skv] mask document[b, i] == document[b, j]",
+           "param keys : i32[batch] mask j < 10 + keys[b]",
+           "param ids : i32[batch, skv] mask ids[b, i] == ids[b, j]",
            "param grid : bool[sq, skv] mask grid[i, j]",
        }) {
     const std::string text = program("masked", kDims, body);

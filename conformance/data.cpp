@@ -130,8 +130,19 @@ void fill_attention(HostTensor& tensor, Random& random, Data data, const std::st
   });
 }
 
-// Integers rise in runs along the last axis (document numbers, positions); booleans are coin flips.
-void fill_captured(HostTensor& tensor, Random& random) {
+// Integers rise in runs along the last axis (document numbers, positions), unless the tensor's name says
+// more: "offsets" part all keys, a "parent" comes before its child, a "list" selects blocks or nothing.
+double integer(const std::string& name, std::int64_t first, std::int64_t along, std::int64_t last,
+               std::int64_t keys, Random& random) {
+  if (name == "offsets")
+    return double(along * along * keys / std::max<std::int64_t>((last - 1) * (last - 1), 1));
+  if (name == "parent") return along % 6 == 0 ? -1 : double(random.below(along));
+  if (name == "list") return double(random.below(6) - 1);
+  return double(along * 3 / last + first);
+}
+
+// Booleans are coin flips.
+void fill_captured(HostTensor& tensor, Random& random, const std::string& name, std::int64_t keys) {
   const auto& shape = tensor.layout.shape;
   const std::int64_t last = shape.empty() ? 1 : shape.back();
   for_each_index(shape, [&](std::span<const std::int64_t> index) {
@@ -142,11 +153,9 @@ void fill_captured(HostTensor& tensor, Random& random) {
       case DType::f32:
         tensor.set(index, random.normal());
         break;
-      case DType::i32: {
-        const std::int64_t step = along * 3 / last;
-        tensor.set(index, double(step + (index.size() > 1 ? index[0] : 0)));
+      case DType::i32:
+        tensor.set(index, integer(name, index.size() > 1 ? index[0] : 0, along, last, keys, random));
         break;
-      }
       case DType::boolean:
         tensor.set(index, double(random.below(2)));
         break;
@@ -257,7 +266,7 @@ Inputs make_inputs(const Graph& graph, const Case& c) {
     HostTensor host = empty_tensor(placement.layout);
     Random random(hash_of(tensor.name.c_str(), c.seed));
     if (tensor.role == TensorRole::captured)
-      fill_captured(host, random);
+      fill_captured(host, random, tensor.name, sizes.skv);
     else
       fill_attention(host, random, c.data, tensor.name);
     inputs.offsets[tensor.name] = placement.offset;

@@ -41,6 +41,14 @@ std::vector<Case> rope_cases(CaseSet set);
 std::vector<Case> softcap_cases(CaseSet set);
 std::vector<Case> sink_cases(CaseSet set);
 std::vector<Case> captured_cases(CaseSet set);
+// cases_language.cpp
+std::vector<Case> language_cases(CaseSet set);
+std::vector<Case> named_mask_cases(CaseSet set);
+// cases_transforms.cpp
+std::vector<Case> scaling_cases(CaseSet set);
+std::vector<Case> norm_cases(CaseSet set);
+std::vector<Case> bias_cases(CaseSet set);
+std::vector<Case> normalizer_cases(CaseSet set);
 // cases_rotation.cpp
 std::vector<Case> rotation_cases(CaseSet set);
 // cases_sizes.cpp

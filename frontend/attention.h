@@ -17,6 +17,7 @@
 #include <concepts>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "frontend/spec.h"
@@ -42,15 +43,73 @@ struct BlockCall {
 struct Llama3Scaling {
   double factor = 8, low_freq_factor = 1, high_freq_factor = 4, original_context = 8192;
 };
+struct LinearScaling {
+  double factor;
+};
+struct NtkScaling {
+  double factor;
+};
+struct DynamicNtkScaling {
+  double factor, original_context;
+};
+struct NtkByPartsScaling {
+  double factor, original_context, beta_fast = 32, beta_slow = 1;
+  bool truncate = true;
+};
+struct YarnScaling {
+  double factor, original_context, beta_fast = 32, beta_slow = 1;
+  std::optional<double> attention_factor = {};
+  bool truncate = true;
+};
+struct LongRopeScaling {
+  Captured near, far;  // called short and long in text
+  double original_context, factor = 1;
+  std::optional<double> attention_factor = {};
+};
+using RopeScaling = std::variant<Llama3Scaling, LinearScaling, NtkScaling, DynamicNtkScaling,
+                                 NtkByPartsScaling, YarnScaling, LongRopeScaling>;
+// Pairs of each position axis.
+struct RopeAxes {
+  enum class Layout : std::uint8_t { chunked, interleaved, axial } layout;
+  std::vector<int> sections;
+};
 struct RopeOptions {
   double theta = 10000;
   RotaryPairs pairs = RotaryPairs::half;
   std::optional<int> dims = {};
-  std::optional<Llama3Scaling> scaling = {};
+  std::optional<RopeScaling> scaling = {};
   std::optional<Term> position = {};  // of Query().i(), Key().j(), sizes, captured tensors
   std::optional<Term> offset = {};
+  int start = 0;
+  std::optional<int> distance = {};
+  std::optional<double> denominator = {};
+  std::optional<RopeAxes> axes = {};
+  std::vector<Term> more_positions = {};  // of the second axis and those after it
 };
 BlockCall rope(const RopeOptions& options = {});
+
+struct XposOptions {
+  double gamma = 0.4, scale_base = 512;
+  RotaryPairs pairs = RotaryPairs::half;
+  std::optional<int> dims = {};
+  std::optional<Term> position = {}, offset = {};
+};
+BlockCall xpos(const XposOptions& options = {});
+
+enum class NormKind : std::uint8_t { rms, layer, l2 };
+struct NormOptions {
+  NormKind kind = NormKind::rms;
+  std::optional<Captured> weight = {}, bias = {};
+  double eps = 1e-6;
+  bool unit_offset = false;
+  std::optional<Term> inverse = {};
+};
+BlockCall norm(const NormOptions& options = {});
+BlockCall clip(double c);
+BlockCall scale_by_position(int length, double scale = 0.1);
+BlockCall scale_by_log_position(int length);
+
+enum class Align : std::uint8_t { bottom_right, top_left };
 
 BlockCall scale(double c);
 BlockCall scale(const Term& c);  // of sizes that are compiled in
@@ -60,14 +119,44 @@ enum class Distance : std::uint8_t { signed_distance, absolute };
 BlockCall alibi(Distance distance = Distance::signed_distance);
 BlockCall alibi(const Captured& slopes, Distance distance = Distance::signed_distance);
 BlockCall alibi(const Term& slopes, Distance distance = Distance::signed_distance);
+// One bucket for every distance; T5's buckets.
+BlockCall relative_bias(const Captured& table, Align align = Align::bottom_right);
+enum class Buckets : std::uint8_t { bidirectional, causal };
+BlockCall relative_bias(const Captured& table, Buckets buckets, int max_distance = 128,
+                        Align align = Align::bottom_right);
+BlockCall dense_bias(const Captured& bias);
+BlockCall decay(Align align = Align::bottom_right);
+BlockCall decay(const Term& gamma, Align align = Align::bottom_right);
 
-enum class Align : std::uint8_t { bottom_right, top_left };
 Term causal(Align align = Align::bottom_right);
 Term window(int left, int right = 0, Align align = Align::bottom_right);
+
+Term chunk(int size, Align align = Align::bottom_right);
+Term prefix(const Term& length, Align align = Align::bottom_right);
+Term document(const Captured& ids);
+Term document(const Captured& ids, const Captured& query_ids);
+Term packed(const Captured& offsets);
+Term length(const Term& keys);
+Term global(const Term& tokens, Align align = Align::bottom_right);
+Term dilated(int step, Align align = Align::bottom_right);
+Term block_mask(const Captured& table, int query_block, int key_block);
+Term block_list(const Captured& list, int query_block, int key_block);
+Term tree(const Captured& ancestors);
+Term tree_path(const Captured& parents, int depth);
 
 BlockCall softmax();
 BlockCall softmax_with_sink(const Captured& sink);
 BlockCall softmax_with_sink(const Term& sink);
+BlockCall softmax_plus_one();
+BlockCall sigmoid();
+BlockCall sigmoid(const Term& bias);
+enum class Relu : std::uint8_t { plain, squared };
+BlockCall relu(Relu relu = Relu::plain);
+BlockCall relu(const Term& scale, Relu relu = Relu::plain);
+BlockCall silu();
+BlockCall silu(const Term& scale);
+BlockCall retention();
+BlockCall no_normalization();
 
 // ---- programs --------------------------------------------------------------------------------------
 

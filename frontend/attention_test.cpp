@@ -62,6 +62,118 @@ TEST_CASE("every option of the C++ blocks reaches the program") {
 })");
 }
 
+TEST_CASE("every transform, score and normalizer of the C++ builder reaches the program") {
+  auto program = attention("blocks", {.heads = 4, .kv_heads = 2, .head_dim = 32});
+  const auto near = program.param("near", DType::f32, {16});
+  const auto far = program.param("far", DType::f32, {16});
+  const auto weight = program.param("weight", DType::bf16, {Size::head_dim});
+  const auto mean = program.param("mean", DType::f32, {Size::batch, Size::sq});
+  const auto table = program.param("table", DType::f32, {Size::heads, 9});
+  const auto bias = program.param("bias", DType::f32, {1, Size::heads, Size::sq, Size::skv});
+  const Query q;
+  check_same(
+      program.query(rope({.scaling = LinearScaling{4}}))
+          .query(rope({.scaling = NtkScaling{4}}))
+          .query(rope({.scaling = DynamicNtkScaling{2, 2048}}))
+          .query(rope({.scaling = NtkByPartsScaling{8, 2048}}))
+          .query(rope({.scaling = YarnScaling{.factor = 32, .original_context = 4096, .truncate = false}}))
+          .query(rope({.scaling = LongRopeScaling{near, far, 4096, 32}}))
+          .query(rope({.dims = 16, .distance = 16, .denominator = 32}))
+          .query(xpos({.gamma = 0.5, .dims = 32, .offset = -100}))
+          .query(norm({.weight = weight, .unit_offset = true}))
+          .query(norm({.inverse = mean(q.b(), q.i())}))
+          .query(scale_by_position(8192))
+          .query(scale_by_log_position(512))
+          .key(norm({.kind = NormKind::layer, .weight = weight, .bias = weight, .eps = 0.5}))
+          .key(rope({.pairs = RotaryPairs::interleaved, .start = 16}))
+          .key(rope({.pairs = RotaryPairs::interleaved,
+                     .position = Key().j(),
+                     .axes = RopeAxes{RopeAxes::Layout::axial, {8, 4, 4}},
+                     .more_positions = {Key().j() % 7, Key().b()}}))
+          .value(clip(8))
+          .score(relative_bias(table))
+          .score(relative_bias(table, Buckets::causal, 64, Align::top_left))
+          .score(dense_bias(bias))
+          .score(decay())
+          .score(decay(0.5, Align::top_left))
+          .normalize(softmax_plus_one()),
+      R"(attention blocks { heads 4 kv_heads 2 head_dim 32
+  param near : f32[16]
+  param far : f32[16]
+  param weight : bf16[head_dim]
+  param mean : f32[batch, sq]
+  param table : f32[heads, 9]
+  param bias : f32[1, heads, sq, skv]
+  query rope(scaling = linear(4)); query rope(scaling = ntk(4)); query rope(scaling = dynamic_ntk(2, 2048))
+  query rope(scaling = ntk_by_parts(8, 2048)); query rope(scaling = yarn(32, 4096, truncate = no))
+  query rope(scaling = longrope(near, far, 4096, 32)); query rope(dims = 16, distance = 16, denominator = 32)
+  query xpos(0.5, dims = 32, offset = -100)
+  query norm(weight = weight, unit_offset = yes); query norm(inverse = mean[b, i])
+  query scale_by_position(8192); query scale_by_position(512, log_n)
+  key norm(layer, weight, weight, eps = 0.5); key rope(pairs = interleaved, start = 16)
+  key rope(pairs = interleaved, axes = axial(8, 4, 4), position = j, position_2 = j % 7, position_3 = b)
+  value clip(8)
+  score relative_bias(table); score relative_bias(table, causal(64), top_left); score dense_bias(bias)
+  score decay; score decay(0.5, top_left)
+  normalize softmax_plus_one
+})");
+  const auto weighed = [](const BlockCall& call, const std::string& text) {
+    check_same(attention("t", {.heads = 4, .head_dim = 32}).normalize(call),
+               "attention t { heads 4 head_dim 32 normalize " + text + " }");
+  };
+  weighed(sigmoid(), "sigmoid");
+  weighed(sigmoid(Score().h() - 3), "sigmoid(h - 3)");
+  weighed(relu(Relu::squared), "relu(squared = yes)");
+  weighed(relu(0.5), "relu(0.5)");
+  weighed(silu(), "silu");
+  weighed(silu(1), "silu(1)");
+  weighed(retention(), "retention");
+  weighed(no_normalization(), "none");
+}
+
+TEST_CASE("every mask of the C++ builder reaches the program") {
+  auto program = attention("masks", {.heads = 4, .head_dim = 32});
+  const auto ids = program.param("ids", DType::i32, {Size::batch, Size::skv});
+  const auto own = program.param("own", DType::i32, {Size::batch, Size::sq});
+  const auto offsets = program.param("offsets", DType::i32, {9});
+  const auto table = program.param("table", DType::boolean, {1, Size::heads, 12, 20});
+  const auto list = program.param("list", DType::i32, {Size::batch, 4, 12, 3});
+  const auto seen = program.param("seen", DType::boolean, {Size::sq, Size::sq});
+  const auto parent = program.param("parent", DType::i32, {Size::sq});
+  const auto far = program.param("far", DType::boolean, {Size::heads});
+  const Pair p;
+  check_same(
+      program.mask(chunk(64) && prefix(7, Align::top_left) || document(ids))
+          .mask(document(ids, own) || packed(offsets) || length(ids(0, p.b())))
+          .mask(global(2) || dilated(3, Align::top_left))
+          .mask(block_mask(table, 64, 32) || !block_list(list, 16, 8))
+          .mask(tree(seen) || tree_path(parent, 4))
+          .mask(select(far[p.h()], causal(), window(8)))
+          .mask([&](Pair q) { return sum("n", 0, 3, [&](const Term& n) { return ids(n, q.j()); }) > 1; })
+          .score([](Score x) {
+            return x * bit_and(x.i(), 3) + bit_or(x.i(), x.j()) - bit_xor(x.i(), bit_not(x.j())) +
+                   shift_left(x.i(), 2) * shift_right(x.j(), 1);
+          }),
+      R"(attention masks { heads 4 head_dim 32
+  param ids : i32[batch, skv]
+  param own : i32[batch, sq]
+  param offsets : i32[9]
+  param table : bool[1, heads, 12, 20]
+  param list : i32[batch, 4, 12, 3]
+  param seen : bool[sq, sq]
+  param parent : i32[sq]
+  param far : bool[heads]
+  mask chunk(64) && prefix(7, top_left) || document(ids)
+  mask document(ids, own) || packed(offsets) || length(ids[0, b])
+  mask global(2) || dilated(3, top_left)
+  mask block_mask(table, 64, 32) || !block_list(list, 16, 8)
+  mask tree(seen) || tree_path(parent, 4)
+  mask select(far[h], causal, window(8))
+  mask sum(n in 0..3) ids[n, j] > 1
+  score x * bit_and(i, 3) + bit_or(i, j) - bit_xor(i, bit_not(j)) + shift_left(i, 2) * shift_right(j, 1)
+})");
+}
+
 TEST_CASE("expressions in C++ equal expressions in text") {
   auto program = attention("free", {.heads = 4, .head_dim = 32});
   const auto slope = program.param("slope", DType::f32, {Size::heads});

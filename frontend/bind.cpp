@@ -26,11 +26,21 @@ std::vector<std::string_view> names_of(std::span<const Parameter> parameters) {
   return names;
 }
 
+// As the tensor is declared.
+std::string tensor_text(const Parameter& parameter) {
+  std::vector<std::string_view> axes;
+  for (const TensorAxis& axis : parameter.axes) axes.push_back(axis.name);
+  return fmt::format("{}[{}]", name(parameter.type), fmt::join(axes, ", "));
+}
+
 Arguments::Argument absent(const Parameter& parameter) {
   Arguments::Argument argument;
   if (parameter.presence != Presence::defaulted) return argument;
   if (parameter.kind == ParameterKind::number) argument.value = Value(parameter.fallback);
   if (parameter.kind == ParameterKind::integer) argument.value = Value(int(parameter.fallback));
+  if (parameter.kind == ParameterKind::choice)
+    for (const Parameter& inner : parameter.choices.front().parameters)
+      argument.nested.push_back(absent(inner));
   return argument;
 }
 
@@ -57,7 +67,10 @@ std::optional<Value> Reader::expand_block(const Block& block, const Expression& 
   const auto arguments = bind(block.parameters, call);
   if (!arguments) return {};
   emitter_.where = call.where;
-  return block.expand({emitter_, stage_, x_.value_or(0), mask, *arguments});
+  const std::size_t before = errors_.size();
+  const Value value = block.expand({emitter_, stage_, x_.value_or(0), mask, *arguments, call.where, errors_});
+  if (errors_.size() > before) return {};
+  return value;
 }
 
 // Positions first, then names; everything wrong with the call is reported.
@@ -117,7 +130,7 @@ std::optional<Arguments::Argument> Reader::bind_argument(const Parameter& parame
                                                          const Expression& argument) {
   const auto wrapped = [](const Maybe& value) -> std::optional<Arguments::Argument> {
     if (!value) return {};
-    return Arguments::Argument{value, 0, {}};
+    return Arguments::Argument{value, 0, {}, {}};
   };
   switch (parameter.kind) {
     case ParameterKind::number:
@@ -135,12 +148,16 @@ std::optional<Arguments::Argument> Reader::bind_argument(const Parameter& parame
     }
     case ParameterKind::per_head:
       return wrapped(bind_per_head(parameter, owner, argument));
+    case ParameterKind::tensor:
+      return bind_tensor(parameter, owner, argument);
   }
   ATTNFUSE_CHECK(false, "not a parameter kind");
 }
 
 std::optional<Value> Reader::read_without_x(const Expression& argument) {
   Reader reader(emitter_, errors_, stage_, {});
+  reader.variables_ = variables_;
+  reader.repeats_ = repeats_;
   return reader.read(argument);
 }
 
@@ -177,7 +194,7 @@ std::optional<Arguments::Argument> Reader::bind_choice(const Parameter& paramete
                 suggest(argument.text, known));
   const auto nested = bind(parameter.choices[k].parameters, argument);
   if (!nested) return {};
-  return Arguments::Argument{{}, k, nested->values()};
+  return Arguments::Argument{{}, k, nested->values(), {}};
 }
 
 std::optional<Value> Reader::bind_per_head(const Parameter& parameter, const Expression& owner,
@@ -205,6 +222,38 @@ std::optional<Value> Reader::bind_per_head(const Parameter& parameter, const Exp
   emitter_.where = argument.where;
   const NodeId head = emitter_.graph.add(Index{Axis::h}, {}, argument.where);
   return Value(emitter_, emitter_.graph.add(Gather{tensor}, {head}, argument.where));
+}
+
+std::optional<Arguments::Argument> Reader::bind_tensor(const Parameter& parameter, const Expression& owner,
+                                                       const Expression& argument) {
+  const std::string wanted = tensor_text(parameter);
+  const TensorId tensor =
+      argument.is(ExpressionKind::name) ? emitter_.graph.find_tensor(argument.text) : TensorId{};
+  if (!tensor.valid() || emitter_.graph.tensor(tensor).role != TensorRole::captured)
+    return fail("block.argument-tensor", argument,
+                fmt::format("{} of {} is {}; it must be the name of a captured tensor", parameter.name,
+                            owner.text, quoted(argument)),
+                fmt::format("declare it: param {} : {}",
+                            argument.is(ExpressionKind::name) ? argument.text : "t", wanted));
+  const TensorInfo& info = emitter_.graph.tensor(tensor);
+  const std::size_t rank = info.shape.size();
+  bool fits = value_type(info.dtype) == parameter.type && rank >= parameter.least_rank &&
+              rank <= parameter.axes.size();
+  for (std::size_t k = 0; fits && k < rank; ++k) {
+    const TensorAxis& axis = parameter.axes[parameter.axes.size() - rank + k];
+    const auto* number = std::get_if<std::int64_t>(&info.shape[k].value);
+    if (axis.fixed) fits = number && *number <= axis.most;
+    if (axis.size) {
+      const std::optional<int> compiled = emitter_.graph.info().size(*axis.size);
+      fits = number ? *number == 1 || *number == compiled : info.shape[k] == Extent{*axis.size};
+    }
+  }
+  if (fits) return Arguments::Argument{{}, 0, {}, tensor};
+  return fail("block.argument-tensor", argument,
+              fmt::format("{} of {} must be a tensor {}", parameter.name, owner.text, wanted),
+              parameter.axes.size() > parameter.least_rank
+                  ? "leading dimensions may be left out, and any may be 1"
+                  : "any dimension may be 1");
 }
 
 }  // namespace attnfuse

@@ -36,6 +36,13 @@ std::string kind_text(const Parameter& parameter) {
       return "expression of positions, sizes, tensors";
     case ParameterKind::per_head:
       return "tensor `[heads]`, or expression of b, h";
+    case ParameterKind::tensor: {
+      std::string axes;
+      for (const TensorAxis& axis : parameter.axes)
+        axes += (axes.empty() ? "" : ", ") + std::string(axis.name);
+      return fmt::format("tensor `{}[{}]`{}", name(parameter.type), axes,
+                         parameter.axes.size() > parameter.least_rank ? ", or its last dimensions" : "");
+    }
   }
   ATTNFUSE_CHECK(false, "not a parameter kind");
 }

@@ -2,12 +2,21 @@
 
 #include <algorithm>
 
+#include "frontend/arguments.h"
 #include "frontend/blocks/blocks.h"
 
 namespace attnfuse {
 namespace {
 
-constexpr const Block* kCatalog[] = {&kRope, &kScale, &kSoftcap, &kAlibi, &kCausal, &kWindow, &kSoftmax};
+// clang-format off: a stage each
+constexpr const Block* kCatalog[] = {
+    &kRope, &kXpos, &kNorm, &kClip, &kScaleByPosition,
+    &kScale, &kSoftcap, &kAlibi, &kRelativeBias, &kDenseBias, &kDecay,
+    &kCausal, &kWindow, &kChunk, &kPrefix, &kDocument, &kPacked, &kLength, &kGlobal, &kDilated, &kBlockMask,
+    &kBlockList, &kTree, &kTreePath,
+    &kSoftmax, &kSoftmaxPlusOne, &kSigmoid, &kRelu, &kSilu, &kRetention, &kNone,
+};
+// clang-format on
 
 }  // namespace
 
@@ -36,6 +45,26 @@ Value BlockInput::query_position() const {
   const Value i = index(Axis::i);
   const Value keys = size(Size::skv), queries = size(Size::sq);
   return i + (keys - queries);
+}
+
+Value BlockInput::element(const Arguments& of, std::string_view parameter,
+                          std::initializer_list<Value> indices) const {
+  const TensorId tensor = of.tensor(parameter);
+  const std::vector<Extent> shape = emitter.graph.tensor(tensor).shape;
+  ATTNFUSE_CHECK(shape.size() <= indices.size(), "a block has too few indices for a tensor");
+  std::vector<NodeId> nodes;
+  const Value* index = indices.end() - shape.size();
+  for (const Extent& extent : shape) {
+    const bool is_one = extent == Extent{std::int64_t(1)};
+    nodes.push_back((is_one ? Value(0) : *index).node(emitter));
+    ++index;
+  }
+  return {emitter, emitter.graph.add(Gather{tensor}, nodes, emitter.where)};
+}
+
+int BlockInput::extent(std::string_view parameter, std::size_t from_last) const {
+  const std::vector<Extent>& shape = emitter.graph.tensor(arguments.tensor(parameter)).shape;
+  return int(std::get<std::int64_t>(shape.at(shape.size() - 1 - from_last).value));
 }
 
 }  // namespace attnfuse

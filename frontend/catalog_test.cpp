@@ -12,24 +12,45 @@
 namespace attnfuse {
 namespace {
 
-// Some legal argument.
+bool is_required(const Parameter& parameter) { return parameter.presence == Presence::required; }
+
+// Some legal argument, a tensor's name included.
 std::string sample(const Parameter& parameter) {
   switch (parameter.kind) {
     case ParameterKind::number:
     case ParameterKind::integer:
       return std::to_string(std::max(2, int(std::max(parameter.least, 0.0)) * 2));
     case ParameterKind::choice:
-      return std::string(parameter.choices.back().name);
+      for (auto choice = parameter.choices.rbegin(); choice != parameter.choices.rend(); ++choice)
+        if (std::ranges::none_of(choice->parameters, is_required)) return std::string(choice->name);
+      return "";
     case ParameterKind::index:
       return "sq + 3";
     case ParameterKind::per_head:
       return "h * 0.5";
+    case ParameterKind::tensor:
+      return "t_" + std::string(parameter.name);
   }
   return "";
 }
 
-std::string program(Stage stage, const std::string& call) {
-  return "attention t { heads 4 head_dim 32 " + std::string(name(stage)) + " " + call + " }";
+// The tensors that samples name.
+std::string declared(const Block& block) {
+  std::string text;
+  for (const Parameter& parameter : block.parameters) {
+    if (parameter.kind != ParameterKind::tensor) continue;
+    std::string shape;
+    for (const TensorAxis& axis : parameter.axes)
+      shape += (shape.empty() ? "" : ", ") + (axis.size    ? std::string(name(*axis.size))
+                                              : axis.fixed ? "5"
+                                                           : "1");
+    text += "param " + sample(parameter) + " : " + std::string(name(parameter.type)) + "[" + shape + "] ";
+  }
+  return text;
+}
+
+std::string program(Stage stage, const std::string& call, const std::string& params = "") {
+  return "attention t { heads 4 head_dim 32 " + params + std::string(name(stage)) + " " + call + " }";
 }
 
 void check_expands(const std::string& text) {
@@ -47,10 +68,11 @@ TEST_CASE("every block expands in each of its stages and nowhere else, with few 
       all += (all.empty() ? "" : ", ") + argument;
     }
     for (Stage stage : kAllStages) {
-      const std::string few = program(stage, std::string(block->name) + "(" + required + ")");
+      const std::string params = declared(*block);
+      const std::string few = program(stage, std::string(block->name) + "(" + required + ")", params);
       if (stands_in(*block, stage)) {
         check_expands(few);
-        check_expands(program(stage, std::string(block->name) + "(" + all + ")"));
+        check_expands(program(stage, std::string(block->name) + "(" + all + ")", params));
       } else {
         CAPTURE(few);
         CHECK_FALSE(parse_one(few));

@@ -278,6 +278,75 @@ t.attn:3:23: error[syntax.expected]: expected an operator or the next line, foun
      R"(t.attn:3:22: error[block.argument-choice]: pairs is 'halves'; it must be one of half, interleaved
     query rope(pairs = halves)
                        ^~~~~~)"},
+    {R"(score x + sum(n in 0..skv) n)",
+     R"(t.attn:3:25: error[expression.sum-range]: 'sum(n in 0..skv) n' sums up to 'skv', which is no integer known at compile time
+    score x + sum(n in 0..skv) n
+                          ^~~
+  fix: use numbers, heads, kv_heads, head_dim or v_head_dim)"},
+    {R"(score x + sum(h in 0..3) h)",
+     R"(t.attn:3:13: error[expression.sum-variable]: 'h' already has a meaning and cannot be the variable of a sum
+    score x + sum(h in 0..3) h
+              ^~~
+  fix: choose another name)"},
+    {R"(score x + sum(n in 0..9000) (x * n))",
+     R"(t.attn:3:13: error[expression.too-large]: 'sum(n in 0..9000) x * n' written out has 27000 parts; the limit is 16384
+    score x + sum(n in 0..9000) (x * n)
+              ^~~
+  fix: sum fewer, or use a captured tensor)"},
+    {R"(score x + sum(n in 0...4) n)",
+     R"(t.attn:3:25: error[expression.sum-range]: 'sum(n in 0..0.4) n' sums up to '0.4', which is no integer known at compile time
+    score x + sum(n in 0...4) n
+                          ^~
+  fix: use numbers, heads, kv_heads, head_dim or v_head_dim)"},
+    {R"(score x + bit_and(x, 3))",
+     R"(t.attn:3:21: error[expression.type]: 'x' is f32; bit_and takes i32
+    score x + bit_and(x, 3)
+                      ^
+  fix: round it with to_i32(...))"},
+    {R"(mask select(i < j, 1, i == j))",
+     R"(t.attn:3:27: error[expression.type]: 'i == j' is bool; select takes two of one type
+    mask select(i < j, 1, i == j)
+                            ^~
+  fix: compare the number, or convert the bool with to_f32(...))"},
+    {R"(score dense_bias(7))",
+     R"(t.attn:3:20: error[block.argument-tensor]: bias of dense_bias is '7'; it must be the name of a captured tensor
+    score dense_bias(7)
+                     ^
+  fix: declare it: param t : f32[batch, heads, sq, skv])"},
+    {R"(param w : f32[7] score dense_bias(w))",
+     R"(t.attn:3:37: error[block.argument-tensor]: bias of dense_bias must be a tensor f32[batch, heads, sq, skv]
+    param w : f32[7] score dense_bias(w)
+                                      ^
+  fix: leading dimensions may be left out, and any may be 1)"},
+    {R"(param m : i32[heads, 3] score relative_bias(m))",
+     R"(t.attn:3:47: error[block.argument-tensor]: table of relative_bias must be a tensor f32[heads, buckets]
+    param m : i32[heads, 3] score relative_bias(m)
+                                                ^
+  fix: leading dimensions may be left out, and any may be 1)"},
+    {R"(query rope(start = 4, dims = 8))",
+     R"(t.attn:3:9: error[rope.start]: half pairs start at element 0, not at 4
+    query rope(start = 4, dims = 8)
+          ^~~~
+  fix: use pairs = interleaved, or put the elements that turn first)"},
+    {R"(query rope(dims = 8, distance = 3))",
+     R"(t.attn:3:9: error[rope.distance]: distance is 3; for 4 pairs in a head of 32 it must lie between 4 and 16
+    query rope(dims = 8, distance = 3)
+          ^~~~)"},
+    {R"(query rope(pairs = interleaved, start = 8, dims = 30))",
+     R"(t.attn:3:9: error[rope.count]: elements 8 up to 38 are paired; they must lie inside the 32 of the head
+    query rope(pairs = interleaved, start = 8, dims = 30)
+          ^~~~
+  fix: rotate a part of the head dim that has whole pairs)"},
+    {R"(query rope(dims = 8, axes = chunked(2, 3)))",
+     R"(t.attn:3:9: error[rope.axes]: the sections of axes have 5 pairs; 4 pairs turn
+    query rope(dims = 8, axes = chunked(2, 3))
+          ^~~~
+  fix: sections count pairs, two elements each)"},
+    {R"(param w : f32[7] query norm(weight = w))",
+     R"(t.attn:3:26: error[block.argument-tensor]: weight of norm must be a tensor f32[heads, head_dim] in a query line
+    param w : f32[7] query norm(weight = w)
+                           ^~~~
+  fix: the first dimension may be left out, and any may be 1)"},
     {R"(query rope(dims = 5))",
      R"(t.attn:3:9: error[rope.count]: 5 elements are paired; it must be an even number between 2 and 32
     query rope(dims = 5)

@@ -14,9 +14,9 @@ namespace attnfuse {
 namespace {
 
 constexpr std::string_view kReserved[] = {
-    "x",   "b",     "h",     "i",         "j",     "d",     "q",         "k",
-    "v",   "o",     "lse",   "attention", "param", "dtype", "grad",      "query",
-    "key", "value", "score", "mask",      "true",  "false", "normalize", "g",
+    "x",     "b",    "h",         "i",     "j",         "d",    "q",     "k",   "v",
+    "o",     "lse",  "attention", "param", "dtype",     "grad", "query", "key", "value",
+    "score", "mask", "true",      "false", "normalize", "g",    "sum",   "in",
 };
 
 struct Inputs {

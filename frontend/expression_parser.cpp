@@ -97,6 +97,7 @@ class ExpressionParser {
     }
     const auto word = tokens_.expect_name("an expression");
     if (!word) return {};
+    if (word->text == "sum" && tokens_.peek().is("(")) return sum(*word);
     if (tokens_.accept("(")) return call(*word);
     if (tokens_.accept("[")) return gather(*word);
     return make_name(std::string(word->text), word->where);
@@ -119,6 +120,21 @@ class ExpressionParser {
       if (!tokens_.expect(")")) return {};
     }
     return make_call(std::string(word.text), std::move(operands), std::move(names), word.where);
+  }
+
+  // "sum" "(" NAME "in" first ".." end ")" and all factors that follow.
+  std::optional<Expression> sum(const Token& word) {
+    tokens_.next();
+    const auto variable = tokens_.expect_name("the sum's variable, as in sum(n in 0..4)");
+    if (!variable || !tokens_.expect("in")) return {};
+    auto first = expression(Precedence::additive);
+    if (!first || !tokens_.expect("..")) return {};
+    auto end = expression(Precedence::additive);
+    if (!end || !tokens_.expect(")")) return {};
+    auto summand = expression(Precedence::multiplicative);
+    if (!summand) return {};
+    return make_sum(std::string(variable->text), std::move(*first), std::move(*end), std::move(*summand),
+                    word.where);
   }
 
   std::optional<Expression> gather(const Token& word) {

@@ -10,6 +10,11 @@ Value real(Values x) {
   return apply(op, {to_f32(x[0])});
 }
 
+template <ScalarOp op>
+Value integer(Values x) {
+  return apply(op, {x[0], x[1]});
+}
+
 constexpr Function kFunctions[] = {
     {"abs", "n", [](Values x) { return abs(x[0]); }},
     {"min", "nn", [](Values x) { return min(x[0], x[1]); }},
@@ -25,7 +30,13 @@ constexpr Function kFunctions[] = {
     {"tanh", "n", real<ScalarOp::tanh>},
     {"sin", "n", real<ScalarOp::sin>},
     {"cos", "n", real<ScalarOp::cos>},
-    {"select", "bnn", [](Values x) { return select(x[0], x[1], x[2]); }},
+    {"bit_and", "ii", integer<ScalarOp::bit_and>},
+    {"bit_or", "ii", integer<ScalarOp::bit_or>},
+    {"bit_xor", "ii", integer<ScalarOp::bit_xor>},
+    {"bit_not", "i", [](Values x) { return apply(ScalarOp::bit_not, {x[0]}); }},
+    {"shift_left", "ii", integer<ScalarOp::shift_left>},
+    {"shift_right", "ii", integer<ScalarOp::shift_right>},
+    {"select", "bas", [](Values x) { return select(x[0], x[1], x[2]); }},
     {"to_f32", "a", [](Values x) { return to_f32(x[0]); }},
     {"to_i32", "a", [](Values x) { return to_i32(x[0]); }},
 };

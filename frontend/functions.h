@@ -10,7 +10,8 @@ namespace attnfuse {
 
 struct Function {
   std::string_view name;
-  std::string_view operands;  // a letter each: n number (i32 or f32), b boolean, a any
+  std::string_view operands;  // a letter each: n number (i32 or f32), i i32, b boolean, a any, s boolean
+                              // or number like the operand before
   Value (*apply)(std::span<const Value> x);
 };
 std::span<const Function> functions();

@@ -8,9 +8,9 @@ namespace attnfuse {
 namespace {
 
 // Longer before shorter.
-constexpr std::string_view kSymbols[] = {"&&", "||", "<=", ">=", "==", "!=", "//", "{", "}",
-                                         "(",  ")",  "[",  "]",  ",",  ";",  ":",  "=", "+",
-                                         "-",  "*",  "/",  "%",  "<",  ">",  "!"};
+constexpr std::string_view kSymbols[] = {"&&", "||", "<=", ">=", "==", "!=", "//", "..", "{",
+                                         "}",  "(",  ")",  "[",  "]",  ",",  ";",  ":",  "=",
+                                         "+",  "-",  "*",  "/",  "%",  "<",  ">",  "!"};
 
 // The C locale's classes, whatever the program's locale is.
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -90,12 +90,12 @@ class Lexer {
     return 0;
   }
 
-  // Digits, a point, an exponent; letters that follow belong to it and make it malformed.
+  // Digits, a point, an exponent; letters that follow belong to it and make it malformed. Two points end it.
   Token number() {
     std::size_t length = 0;
     bool is_integer = true;
     while (is_digit(peek(length))) ++length;
-    if (peek(length) == '.') {
+    if (peek(length) == '.' && peek(length + 1) != '.') {
       is_integer = false;
       ++length;
       while (is_digit(peek(length))) ++length;
@@ -105,7 +105,7 @@ class Lexer {
       ++length;
       if (peek(length) == '+' || peek(length) == '-') ++length;
     }
-    while (is_word(peek(length)) || peek(length) == '.') ++length;
+    while (is_word(peek(length)) || (peek(length) == '.' && peek(length + 1) != '.')) ++length;
     Token token = take(TokenKind::number, length);
     token.is_integer = is_integer;
     const char *const begin = token.text.data(), *const end = begin + token.text.size();

@@ -8,6 +8,7 @@
 // primary   = NUMBER | NAME | "(" expression ")"
 //           | NAME "(" [ argument { "," argument } ] ")"
 //           | NAME "[" expression { "," expression } "]"
+//           | "sum" "(" NAME "in" expression ".." expression ")" factors
 // argument  = [ NAME "=" ] expression
 //
 // Line ends are blanks: what follows an operand is an operator or begins the next line. Required: heads,

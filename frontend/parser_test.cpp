@@ -85,6 +85,28 @@ TEST_CASE("operators bind as in C, and group to the left") {
   CHECK(reprinted("((((x))))") == "x");
 }
 
+TEST_CASE("a sum takes the factors that follow it, and is written out") {
+  CHECK(reprinted("x+sum(n in 0..3)n*2-1") == "x + (sum(n in 0..3) n * 2) - 1");
+  CHECK(reprinted("sum(n in 1+1..head_dim)(x+n)") == "sum(n in 1 + 1..head_dim) (x + n)");
+  CHECK(reprinted("x*sum(n in 0..2)sum(m in 0..n)m") == "x * (sum(n in 0..2) (sum(m in 0..n) m))");
+  const auto folded = [](const std::string& expression) {
+    return graph_text("attention t { heads 4 head_dim 8 score x * " + expression + " }");
+  };
+  CHECK(folded("(sum(n in 0..heads) sum(m in n..2) (n + m))") == folded("3"));
+  CHECK(folded("(1 + sum(n in 3..3) n)") == folded("1"));
+  CHECK(folded("(sum(n in -2..1) 0.5 * n)") == folded("-1.5"));
+}
+
+TEST_CASE("bits, shifts and choices between predicates are functions") {
+  const auto text = [](const std::string& score) {
+    return graph_text("attention t { heads 4 head_dim 8 score x * " + score + " }");
+  };
+  CHECK(text("bit_and(-3, 6)") == text("4"));
+  CHECK(text("bit_or(bit_xor(5, 1), bit_not(-3))") == text("6"));
+  CHECK(text("shift_right(shift_left(-5, 3), 4)") == text("(-3)"));
+  CHECK(text("(-7 // 2 * 10 + -7 % 2)") == text("(-39)"));
+}
+
 TEST_CASE("numbers keep their type and value") {
   CHECK(reprinted("x + 5e5") == "x + 500000.0");
   CHECK(reprinted("x + 1E-7") == "x + 1e-07");
@@ -168,10 +190,12 @@ TEST_CASE("mutated examples parse back as themselves or end in diagnostics") {
   };
   const auto texts = examples();
   constexpr std::string_view kPieces[] = {
-      "(",  ")", "[",    "]",         "{",      "}",        ",",      ";",           "=",
-      "==", "-", "!",    "x",         "j",      "h",        "1e9999", "99999999999", "0",
-      "\n", "#", "\xff", "attention", "param ", "mask ",    " f32",   "rope",        "causal",
-      "//", "%", "0.5",  " : ",       "sq",     "softcap(", "scale("};
+      "(",         ")",      "[",           "]",    "{",        "}",      ",",
+      ";",         "=",      "==",          "-",    "!",        "x",      "j",
+      "h",         "1e9999", "99999999999", "0",    "\n",       "#",      "\xff",
+      "attention", "param ", "mask ",       " f32", "rope",     "causal", "//",
+      "%",         "0.5",    " : ",         "sq",   "softcap(", "scale(", "sum(n in 0..3) ",
+      "..",        "in"};
   int parsed = 0;
   for (int round = 0; round < 2000; ++round) {
     std::string text = texts[below(texts.size())];

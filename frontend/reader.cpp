@@ -1,21 +1,26 @@
 #include "frontend/reader.h"
 
+#include <algorithm>
 #include <cfloat>
 #include <cmath>
 
 #include <fmt/format.h>
 
+#include "frontend/expand.h"
 #include "frontend/functions.h"
 #include "frontend/suggest.h"
 
 namespace attnfuse {
 namespace {
 
-bool takes(char letter, ValueType type) {
+// `before`: the type of the operand before.
+bool takes(char letter, ValueType type, ValueType before) {
+  if (letter == 's') letter = before == ValueType::boolean ? 'b' : 'n';
+  if (letter == 'i') return type == ValueType::i32;
   return letter == 'a' || (letter == 'b') == (type == ValueType::boolean);
 }
 
-// Letters as in Function::operands; i is i32 alone.
+// Letters as in Function::operands.
 char operand_letter(Operator op) {
   switch (op) {
     case Operator::logical_or:
@@ -79,10 +84,14 @@ Value operate(Operator op, const std::vector<Value>& x) {
   ATTNFUSE_CHECK(false, "not an operator");
 }
 
-std::string_view wanted(char letter) { return letter == 'b' ? "bool" : letter == 'i' ? "i32" : "numbers"; }
+std::string_view wanted(char letter) {
+  if (letter == 's') return "two of one type";
+  return letter == 'b' ? "bool" : letter == 'i' ? "i32" : "numbers";
+}
 
 std::string type_fix(char letter, ValueType type) {
-  if (letter == 'i') return "use floor(a / b), or a - b * floor(a / b)";
+  if (letter == 'i') return "round it with to_i32(...)";
+  if (letter == 's') return "compare the number, or convert the bool with to_f32(...)";
   if (letter == 'b') return "compare it, as in a != 0";
   return type == ValueType::boolean ? "convert it with to_f32(...), or use &&, || and !" : "";
 }
@@ -148,6 +157,8 @@ std::optional<Value> Reader::read(const Expression& expression) {
       return read_call(expression);
     case ExpressionKind::gather:
       return read_gather(expression);
+    case ExpressionKind::sum:
+      return read_sum(expression);
     case ExpressionKind::invalid:
       return fail("expression.too-large", expression, "the expression " + expression.text,
                   "split it into several lines, or use a captured tensor");
@@ -168,6 +179,8 @@ std::optional<Value> Reader::checked(const Expression& expression, const Value& 
 
 std::optional<Value> Reader::read_name(const Expression& expression) {
   const std::string& word = expression.text;
+  for (const Variable& variable : variables_)
+    if (variable.name == word) return Value(variable.value);
   if (word == "x") {
     used_x_ = true;
     if (x_) return x_;
@@ -230,12 +243,11 @@ std::optional<Value> Reader::read_operation(const Expression& expression) {
     ok = ok && value;
     if (!value) continue;
     operands.push_back(*value);
-    const bool fits = letter == 'i' ? value->type() == ValueType::i32 : takes(letter, value->type());
-    if (fits) continue;
+    if (takes(letter, value->type(), value->type())) continue;
     fail("expression.type", expression,
          fmt::format("{} is {}; '{}' takes {}", quoted(operand), name(value->type()), spelling,
                      wanted(letter)),
-         type_fix(letter, value->type()));
+         letter == 'i' ? "use floor(a / b), or a - b * floor(a / b)" : type_fix(letter, value->type()));
     ok = false;
   }
   if (!ok) return {};
@@ -271,7 +283,8 @@ std::optional<Value> Reader::read_call(const Expression& expression) {
     if (!value) continue;
     operands.push_back(*value);
     const char letter = function->operands[k];
-    if (takes(letter, value->type())) continue;
+    const ValueType before = operands.size() > 1 ? operands[operands.size() - 2].type() : value->type();
+    if (takes(letter, value->type(), before)) continue;
     fail("expression.type", operand,
          fmt::format("{} is {}; {} takes {}", quoted(operand), name(value->type()), function->name,
                      wanted(letter)),
@@ -302,6 +315,49 @@ std::optional<Value> Reader::read_gather(const Expression& expression) {
   if (indices.size() != expression.operands.size()) return {};
   emitter_.where = expression.where;
   return Value(emitter_, emitter_.graph.add(Gather{tensor}, indices, emitter_.where));
+}
+
+std::optional<int> Reader::read_end(const Expression& sum, const Expression& end) {
+  const Maybe value = read(end);
+  if (!value) return {};
+  if (value->is_constant() && value->type() == ValueType::i32) return int(value->constant());
+  return fail(
+      "expression.sum-range", end,
+      fmt::format("{} sums up to {}, which is no integer known at compile time", quoted(sum), quoted(end)),
+      "use numbers, heads, kv_heads, head_dim or v_head_dim");
+}
+
+std::optional<Value> Reader::read_sum(const Expression& expression) {
+  const std::string& name = expression.text;
+  const auto has_name = [&](const Variable& variable) { return variable.name == name; };
+  if (is_reserved_name(name) || emitter_.graph.find_tensor(name).valid() ||
+      std::ranges::any_of(variables_, has_name))
+    return fail("expression.sum-variable", expression,
+                fmt::format("'{}' already has a meaning and cannot be the variable of a sum", name),
+                "choose another name");
+  const auto first = read_end(expression, expression.operands[0]);
+  const auto end = read_end(expression, expression.operands[1]);
+  if (!first || !end) return {};
+  const Expression& summand = expression.operands[2];
+  const std::int64_t count = std::max<std::int64_t>(0, std::int64_t(*end) - *first), outside = repeats_;
+  if (count > kMaxSummedNodes / (outside * summand.nodes))
+    return fail("expression.too-large", expression,
+                fmt::format("{} written out has {} parts; the limit is {}", quoted(expression),
+                            count * outside * summand.nodes, kMaxSummedNodes),
+                "sum fewer, or use a captured tensor");
+  repeats_ = outside * std::max<std::int64_t>(count, 1);
+  variables_.push_back({name, 0});
+  Maybe total = Value(0);
+  for (std::int64_t n = 0; total && n < count; ++n) {
+    variables_.back().value = int(*first + n);
+    Maybe term = read(summand);
+    if (term && term->type() == ValueType::boolean) term = select(*term, 1, 0);
+    emitter_.where = expression.where;
+    total = !term ? term : n == 0 ? term : checked(expression, *total + *term);
+  }
+  variables_.pop_back();
+  repeats_ = outside;
+  return total;
 }
 
 }  // namespace attnfuse

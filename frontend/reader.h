@@ -14,6 +14,9 @@
 
 namespace attnfuse {
 
+// Parts that an expression may have when its sums are written out.
+inline constexpr std::int64_t kMaxSummedNodes = 16384;
+
 class Reader {
  public:
   // x: the value so far, where there is one.
@@ -32,6 +35,8 @@ class Reader {
   Maybe read_operation(const Expression& expression);
   Maybe read_call(const Expression& expression);
   Maybe read_gather(const Expression& expression);
+  Maybe read_sum(const Expression& expression);
+  std::optional<int> read_end(const Expression& sum, const Expression& end);
   Maybe checked(const Expression& expression, const Value& value);  // a folded constant must be representable
   Maybe unknown(const Expression& expression);
   std::optional<Axis> index_axis(std::string_view name) const;
@@ -45,6 +50,8 @@ class Reader {
   std::optional<Arguments::Argument> bind_choice(const Parameter& parameter, const Expression& argument);
   Maybe bind_number(const Parameter& parameter, const Expression& owner, const Expression& argument);
   Maybe bind_per_head(const Parameter& parameter, const Expression& owner, const Expression& argument);
+  std::optional<Arguments::Argument> bind_tensor(const Parameter& parameter, const Expression& owner,
+                                                 const Expression& argument);
   Maybe read_without_x(const Expression& argument);
 
   std::nullopt_t fail(std::string code, const Expression& at, std::string message, std::string fix = {}) {
@@ -57,6 +64,12 @@ class Reader {
   Stage stage_;
   std::optional<Value> x_;
   bool used_x_ = false;
+  struct Variable {
+    std::string name;
+    int value;
+  };
+  std::vector<Variable> variables_;  // of the sums around
+  std::int64_t repeats_ = 1;         // of what stands in these sums
 };
 
 // Expressions are quoted in messages, long ones shortened.

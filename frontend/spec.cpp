@@ -41,7 +41,9 @@ Expression counted(Expression expression) {
   return invalid;
 }
 
+// A sum takes all factors that follow it.
 Precedence precedence(const Expression& expression) {
+  if (expression.is(ExpressionKind::sum)) return Precedence::additive;
   return expression.is(ExpressionKind::operation) ? info(expression.op).precedence : Precedence::primary;
 }
 
@@ -72,6 +74,12 @@ std::string print_arguments(const Expression& call) {
     text += print(call.operands[k]);
   }
   return text;
+}
+
+std::string print_sum(const Expression& sum) {
+  const Expression& summand = sum.operands[2];
+  return fmt::format("sum({} in {}..{}) {}", sum.text, print(sum.operands[0]), print(sum.operands[1]),
+                     bracketed(summand, precedence(summand) < Precedence::multiplicative));
 }
 
 // Reads back as the same number of the same type.
@@ -168,6 +176,15 @@ Expression make_gather(std::string tensor, std::vector<Expression> indices, Wher
   return counted(std::move(gather));
 }
 
+Expression make_sum(std::string variable, Expression first, Expression end, Expression summand, Where where) {
+  Expression sum;
+  sum.kind = ExpressionKind::sum;
+  sum.text = std::move(variable);
+  sum.operands = {std::move(first), std::move(end), std::move(summand)};
+  sum.where = std::move(where);
+  return counted(std::move(sum));
+}
+
 std::string print(const Expression& expression) {
   switch (expression.kind) {
     case ExpressionKind::number:
@@ -180,6 +197,8 @@ std::string print(const Expression& expression) {
       return fmt::format("{}({})", expression.text, print_arguments(expression));
     case ExpressionKind::gather:
       return fmt::format("{}[{}]", expression.text, print_arguments(expression));
+    case ExpressionKind::sum:
+      return print_sum(expression);
     case ExpressionKind::invalid:
       return "...";
   }

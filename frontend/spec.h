@@ -44,13 +44,14 @@ struct OperatorInfo {
 const OperatorInfo& info(Operator op);
 
 // invalid: an expression that outgrew the limits below; text says which.
-enum class ExpressionKind : std::uint8_t { number, name, operation, call, gather, invalid };
+enum class ExpressionKind : std::uint8_t { number, name, operation, call, gather, sum, invalid };
 
-// A call is a function or a building block: blocks have named arguments. A name is a variable, a size, a word
+// A call is a function or a building block: blocks have named arguments. A sum has the operands first, end
+// (not part of it) and what is summed. A name is a variable, a size, a word
 // such as `half`, or a block without arguments.
 struct Expression {
   ExpressionKind kind = ExpressionKind::invalid;
-  std::string text;         // of a name, call or gather: what is named
+  std::string text;         // of a name, call or gather: what is named; of a sum: its variable
   double value = 0;         // of a number, never negative
   bool is_integer = false;  // of a number
   Operator op{};            // of an operation
@@ -74,6 +75,8 @@ Expression make_operation(Operator op, std::vector<Expression> operands, Where w
 Expression make_call(std::string text, std::vector<Expression> operands,
                      std::vector<std::string> argument_names, Where where = {});
 Expression make_gather(std::string tensor, std::vector<Expression> indices, Where where = {});
+Expression make_sum(std::string variable, Expression first, Expression end, Expression summand,
+                    Where where = {});
 
 // ---- programs --------------------------------------------------------------------------------------
 

@@ -59,6 +59,12 @@ class Term {
   friend Term tanh(const Term& x) { return call("tanh", {x}); }
   friend Term sin(const Term& x) { return call("sin", {x}); }
   friend Term cos(const Term& x) { return call("cos", {x}); }
+  friend Term bit_and(const Term& a, const Term& b) { return call("bit_and", {a, b}); }
+  friend Term bit_or(const Term& a, const Term& b) { return call("bit_or", {a, b}); }
+  friend Term bit_xor(const Term& a, const Term& b) { return call("bit_xor", {a, b}); }
+  friend Term bit_not(const Term& a) { return call("bit_not", {a}); }
+  friend Term shift_left(const Term& a, const Term& n) { return call("shift_left", {a, n}); }
+  friend Term shift_right(const Term& a, const Term& n) { return call("shift_right", {a, n}); }
   friend Term to_f32(const Term& x) { return call("to_f32", {x}); }
   friend Term to_i32(const Term& x) { return call("to_i32", {x}); }
   friend Term select(const Term& condition, const Term& if_true, const Term& if_false) {
@@ -101,6 +107,14 @@ class Captured {
 // ---- what expressions are made of -----------------------------------------------------------------
 
 inline Term named(std::string name) { return Term(make_name(std::move(name))); }
+
+// What `summand` gives for each number from first up to end, which is not part of it. The name stands in
+// text.
+template <std::invocable<Term> Function>
+Term sum(const std::string& variable, const Term& first, const Term& end, Function summand) {
+  const Term body(summand(named(variable)));
+  return Term(make_sum(variable, first.expression(), end.expression(), body.expression()));
+}
 
 struct SizeTerms {
   Term batch() const { return named("batch"); }

@@ -77,6 +77,11 @@ Value clamp(const Value& x, const Value& low, const Value& high) { return min(ma
 Value abs(const Value& x) { return x.type() == ValueType::i32 ? max(x, -x) : apply(ScalarOp::abs, {x}); }
 
 Value select(const Value& condition, const Value& if_true, const Value& if_false) {
+  if (if_true.type() == ValueType::boolean && if_false.type() == ValueType::boolean) {
+    const Value chosen = logical_and(condition, if_true);
+    const Value otherwise = logical_and(logical_not(condition), if_false);
+    return logical_or(chosen, otherwise);
+  }
   // A choice made at compile time still promotes, so that the type does not depend on which it is.
   const bool integer = if_true.type() == ValueType::i32 && if_false.type() == ValueType::i32;
   const Value a = integer ? if_true : to_f32(if_true);
@@ -85,6 +90,11 @@ Value select(const Value& condition, const Value& if_true, const Value& if_false
   return apply(integer ? ScalarOp::iselect : ScalarOp::select, {condition, a, b});
 }
 
+Value floor(const Value& x) { return apply(ScalarOp::floor, {to_f32(x)}); }
+Value exp(const Value& x) { return apply(ScalarOp::exp, {to_f32(x)}); }
+Value log(const Value& x) { return apply(ScalarOp::log, {to_f32(x)}); }
+Value log2(const Value& x) { return apply(ScalarOp::log2, {to_f32(x)}); }
+Value rsqrt(const Value& x) { return apply(ScalarOp::rsqrt, {to_f32(x)}); }
 Value exp2(const Value& x) { return apply(ScalarOp::exp2, {to_f32(x)}); }
 Value tanh(const Value& x) { return apply(ScalarOp::tanh, {to_f32(x)}); }
 Value sin(const Value& x) { return apply(ScalarOp::sin, {to_f32(x)}); }

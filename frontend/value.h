@@ -65,6 +65,11 @@ Value abs(const Value& x);
 Value select(const Value& condition, const Value& if_true, const Value& if_false);
 
 // f32 functions of one operand.
+Value floor(const Value& x);
+Value exp(const Value& x);
+Value log(const Value& x);
+Value log2(const Value& x);
+Value rsqrt(const Value& x);
 Value exp2(const Value& x);
 Value tanh(const Value& x);
 Value sin(const Value& x);

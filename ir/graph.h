@@ -103,7 +103,9 @@ struct Reduce {
   ReduceOp op;
 };  // over d
 struct Scores {};  // (query', key') -> {b,h,i,j}: dot product over d
-enum class NormalizeKind : std::uint8_t { softmax, softmax_sink };
+// none: the weights are the scores. retention: the scores divided by max(|sum over j|, 1). What a row is
+// divided by is its "lse": 0 for none. Without allowed key both give zeros.
+enum class NormalizeKind : std::uint8_t { softmax, softmax_sink, none, retention };
 struct Normalize {
   NormalizeKind kind;
 };  // (scores, mask[, sink {h}]) -> {b,h,i,j} weights

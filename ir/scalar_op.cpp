@@ -16,6 +16,8 @@ double truth_value(bool value) { return value ? 1 : 0; }
 double saturated(double value) {
   return std::isnan(value) ? 0 : std::clamp<double>(std::floor(value), INT32_MIN, INT32_MAX);
 }
+std::int32_t bits(double value) { return std::int32_t(std::int64_t(value)); }
+int amount(double value) { return bits(value) & 31; }
 
 // clang-format off: two lines a row
 // name arity {operand types} result | value | range vjp | spelling precedence | latex
@@ -76,6 +78,20 @@ constexpr ScalarOpInfo kOps[] = {
      range::imin, nullptr, "af_imin($0, $1)", P::primary, "\\min({$0}, {$1})"},
     {ScalarOp::imax, "imax", 2, {i32, i32}, i32, [](Values x) { return std::fmax(x[0], x[1]); },
      range::imax, nullptr, "af_imax($0, $1)", P::primary, "\\max({$0}, {$1})"},
+    {ScalarOp::bit_and, "bit_and", 2, {i32, i32}, i32, [](Values x) { return double(bits(x[0]) & bits(x[1])); },
+     range::bit_and, nullptr, "af_bit_and($0, $1)", P::primary, "({$0} \\mathbin{\\&} {$1})"},
+    {ScalarOp::bit_or, "bit_or", 2, {i32, i32}, i32, [](Values x) { return double(bits(x[0]) | bits(x[1])); },
+     range::bit_or, nullptr, "af_bit_or($0, $1)", P::primary, "({$0} \\mathbin{|} {$1})"},
+    {ScalarOp::bit_xor, "bit_xor", 2, {i32, i32}, i32, [](Values x) { return double(bits(x[0]) ^ bits(x[1])); },
+     range::bit_xor, nullptr, "af_bit_xor($0, $1)", P::primary, "({$0} \\oplus {$1})"},
+    {ScalarOp::bit_not, "bit_not", 1, {i32}, i32, [](Values x) { return double(~bits(x[0])); },
+     range::bit_not, nullptr, "af_bit_not($0)", P::primary, "(\\mathord{\\sim} {$0})"},
+    {ScalarOp::shift_left, "shift_left", 2, {i32, i32}, i32,
+     [](Values x) { return double(std::int32_t(std::uint32_t(bits(x[0])) << amount(x[1]))); },
+     range::shift_left, nullptr, "af_shift_left($0, $1)", P::primary, "({$0} \\ll {$1})"},
+    {ScalarOp::shift_right, "shift_right", 2, {i32, i32}, i32,
+     [](Values x) { return double(bits(x[0]) >> amount(x[1])); },
+     range::shift_right, nullptr, "af_shift_right($0, $1)", P::primary, "({$0} \\gg {$1})"},
 
     // comparisons
     {ScalarOp::lt, "lt", 2, {f32, f32}, boolean, [](Values x) { return truth_value(x[0] < x[1]); },

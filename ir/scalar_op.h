@@ -22,6 +22,8 @@ enum class ScalarOp : std::uint8_t {
   exp, exp2, log, log2, sqrt, rsqrt, tanh, sin, cos,
   // i32 arithmetic; idiv and imod round toward minus infinity (Python's // and %)
   iadd, isub, imul, idiv, imod, ineg, imin, imax,
+  // bits of an i32, as two's complement; shifts move by the amount modulo 32, right ones keep the sign
+  bit_and, bit_or, bit_xor, bit_not, shift_left, shift_right,
   // comparisons -> boolean
   lt, le, gt, ge, eq, ne,        // f32
   ilt, ile, igt, ige, ieq, ine,  // i32

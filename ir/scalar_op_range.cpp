@@ -189,6 +189,63 @@ Interval imod(Ranges x) {
 Interval imin(Ranges x) { return {std::min(x[0].lo, x[1].lo), std::min(x[0].hi, x[1].hi)}; }
 Interval imax(Ranges x) { return {std::max(x[0].lo, x[1].lo), std::max(x[0].hi, x[1].hi)}; }
 
+// ---- bits of an i32 ----
+
+namespace {
+
+constexpr Interval kAllBits{INT32_MIN, INT32_MAX};
+
+// The least 2^n - 1 that is at least this.
+double filled(double value) {
+  double result = 0;
+  while (result < value && result < INT32_MAX) result = 2 * result + 1;
+  return result;
+}
+
+bool is_natural(Interval x) { return x.lo >= 0; }
+
+// Of values that agree with the sign bit from some bit on.
+Interval as_wide(Ranges x) {
+  const double far = std::max({-x[0].lo - 1, x[0].hi, -x[1].lo - 1, x[1].hi});
+  return {-filled(far) - 1, filled(far)};
+}
+
+int shift_amount(Interval x) { return int(std::int64_t(x.lo) & 31); }
+
+}  // namespace
+
+Interval bit_and(Ranges x) {
+  if (!is_natural(x[0]) && !is_natural(x[1])) return as_wide(x);
+  return {0, std::min(is_natural(x[0]) ? x[0].hi : kInfinity, is_natural(x[1]) ? x[1].hi : kInfinity)};
+}
+
+// Setting bits makes a number larger, whatever its sign.
+Interval bit_or(Ranges x) {
+  const bool natural = is_natural(x[0]) && is_natural(x[1]);
+  const double lo = natural ? std::max(x[0].lo, x[1].lo) : std::min(x[0].lo, x[1].lo);
+  return {lo, x[0].hi < 0 || x[1].hi < 0 ? -1 : filled(std::max(x[0].hi, x[1].hi))};
+}
+
+Interval bit_xor(Ranges x) {
+  const Interval wide = as_wide(x);
+  return is_natural(x[0]) && is_natural(x[1]) ? Interval{0, wide.hi} : wide;
+}
+
+Interval bit_not(Ranges x) { return {-x[0].hi - 1, -x[0].lo - 1}; }
+
+Interval shift_left(Ranges x) {
+  if (!x[1].is_point()) return kAllBits;
+  const double factor = std::exp2(shift_amount(x[1]));
+  const Interval moved{x[0].lo * factor, x[0].hi * factor};
+  return moved.lo < kAllBits.lo || moved.hi > kAllBits.hi ? kAllBits : moved;
+}
+
+Interval shift_right(Ranges x) {
+  if (!x[1].is_point()) return {std::min(x[0].lo, 0.0), std::max(x[0].hi, -1.0)};
+  const double factor = std::exp2(shift_amount(x[1]));
+  return {std::floor(x[0].lo / factor), std::floor(x[0].hi / factor)};
+}
+
 // ---- comparisons: with NaN all but != are false ----
 
 Interval ilt(Ranges x) { return truth_of(x[0].hi < x[1].lo, x[0].lo >= x[1].hi); }

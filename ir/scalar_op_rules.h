@@ -15,6 +15,8 @@ Interval add(Ranges x), sub(Ranges x), mul(Ranges x), div(Ranges x), neg(Ranges 
     log2(Ranges x), sqrt(Ranges x), rsqrt(Ranges x), tanh(Ranges x), sin(Ranges x), cos(Ranges x);
 Interval iadd(Ranges x), isub(Ranges x), imul(Ranges x), idiv(Ranges x), imod(Ranges x), imin(Ranges x),
     imax(Ranges x);
+Interval bit_and(Ranges x), bit_or(Ranges x), bit_xor(Ranges x), bit_not(Ranges x), shift_left(Ranges x),
+    shift_right(Ranges x);
 Interval lt(Ranges x), le(Ranges x), gt(Ranges x), ge(Ranges x), eq(Ranges x), ne(Ranges x);
 Interval ilt(Ranges x), ile(Ranges x), igt(Ranges x), ige(Ranges x);
 Interval logical_and(Ranges x), logical_or(Ranges x), logical_not(Ranges x);

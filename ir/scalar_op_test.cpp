@@ -24,6 +24,37 @@ std::int64_t floor_divided(std::int64_t a, std::int64_t b) {
   return quotient * b == a || (a < 0) == (b < 0) ? quotient : quotient - 1;
 }
 
+// The 32 digits of a two's complement number, least first, and back.
+std::vector<int> digits_of(double value) {
+  double rest = value < 0 ? value + 4294967296.0 : value;
+  std::vector<int> digits;
+  for (int k = 0; k < 32; ++k) {
+    digits.push_back(std::fmod(rest, 2) == 1 ? 1 : 0);
+    rest = std::floor(rest / 2);
+  }
+  return digits;
+}
+double number_of(const std::vector<int>& digits) {
+  double value = -2147483648.0 * digits[31];
+  for (int k = 0; k < 31; ++k) value += std::ldexp(digits[std::size_t(k)], k);
+  return value;
+}
+double by_digit(double a, double b, int (*digit)(int, int)) {
+  std::vector<int> result = digits_of(a);
+  const std::vector<int> other = digits_of(b);
+  for (std::size_t k = 0; k < 32; ++k) result[k] = digit(result[k], other[k]);
+  return number_of(result);
+}
+// Digits moved up (positive) or down by n modulo 32; above the top stands `above`.
+double moved(double a, double n, int direction) {
+  const std::vector<int> from = digits_of(a);
+  std::vector<int> to(32, direction > 0 ? 0 : from[31]);
+  const int by = direction * int(((std::int64_t(n) % 32) + 32) % 32);
+  for (int k = 0; k < 32; ++k)
+    if (k + by >= 0 && k + by < 32) to[std::size_t(k + by)] = from[std::size_t(k)];
+  return number_of(to);
+}
+
 // What each operation computes and where it is tried, written down a second time.
 struct Expected {
   double (*value)(Values x);
@@ -84,6 +115,18 @@ Expected expected(ScalarOp op) {
         const auto [a, b] = std::pair(std::int64_t(x[0]), std::int64_t(x[1]));
         return b == 0 ? 0.0 : double(((a % b) + b) % b);
       }};
+    case ScalarOp::bit_and:
+      return {[](Values x) { return by_digit(x[0], x[1], [](int a, int b) { return a * b; }); }};
+    case ScalarOp::bit_or:
+      return {[](Values x) { return by_digit(x[0], x[1], [](int a, int b) { return a + b > 0 ? 1 : 0; }); }};
+    case ScalarOp::bit_xor:
+      return {[](Values x) { return by_digit(x[0], x[1], [](int a, int b) { return a == b ? 0 : 1; }); }};
+    case ScalarOp::bit_not:
+      return {[](Values x) { return by_digit(x[0], 0, [](int a, int) { return 1 - a; }); }};
+    case ScalarOp::shift_left:
+      return {[](Values x) { return moved(x[0], x[1], 1); }};
+    case ScalarOp::shift_right:
+      return {[](Values x) { return moved(x[0], x[1], -1); }};
     case ScalarOp::lt:
     case ScalarOp::ilt:
       return {[](Values x) { return double(std::less<>{}(x[0], x[1])); }};
@@ -281,6 +324,10 @@ TEST_CASE("ranges decide what masks need decided") {
   CHECK(range(ScalarOp::imod, {{32, 47}, {16, 16}}) == Interval{0, 15});
   CHECK(range(ScalarOp::imod, {{33, 35}, {16, 16}}) == Interval{1, 3});
   CHECK(range(ScalarOp::idiv, {{1, 2}, {0, 3}}) == Interval::everything());
+  CHECK(range(ScalarOp::shift_right, {{-32, 63}, {4, 4}}) == Interval{-2, 3});
+  CHECK(range(ScalarOp::shift_left, {{-1, 3}, {4, 4}}) == Interval{-16, 48});
+  CHECK(range(ScalarOp::bit_and, {{-kInfinity, kInfinity}, {15, 15}}) == Interval{0, 15});
+  CHECK(range(ScalarOp::bit_or, {{4, 9}, {2, 3}}) == Interval{4, 15});
   CHECK(range(ScalarOp::logical_and, {unknown, never}) == never);
   CHECK(range(ScalarOp::logical_or, {unknown, always}) == always);
   CHECK(range(ScalarOp::logical_not, {unknown}) == unknown);

@@ -42,8 +42,8 @@ std::string label(const Graph& graph, NodeId id) {
           },
           [](const Scores&) { return std::string("scores"); },
           [](const Normalize& normalize) {
-            return std::string(normalize.kind == NormalizeKind::softmax ? "normalize softmax"
-                                                                        : "normalize softmax_sink");
+            constexpr std::string_view kNames[] = {"softmax", "softmax_sink", "none", "retention"};
+            return fmt::format("normalize {}", kNames[std::size_t(normalize.kind)]);
           },
           [](const Attend&) { return std::string("attend"); },
           [](const LogSumExp&) { return std::string("logsumexp"); },

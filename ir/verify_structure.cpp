@@ -97,7 +97,7 @@ bool allowed(const Graph& graph, const Node& node, const Stage& stage) {
                         [](const Apply&) { return true; },
                         [](const Gather&) { return true; },
                         [&](const Partner&) { return stage.transform; },
-                        [](const Reduce&) { return false; },
+                        [&](const Reduce&) { return stage.transform; },
                         [&](const Scores&) { return stage.reads_scores; },
                         [](const Normalize&) { return false; },
                         [](const Attend&) { return false; },

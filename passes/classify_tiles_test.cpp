@@ -5,6 +5,7 @@
 
 #include "ir/algorithm.h"
 #include "ir/analysis.h"
+#include "passes/folder.h"
 #include "passes/passes.h"
 #include "passes/random_expression.h"
 
@@ -22,10 +23,14 @@ class Classified {
  public:
   using Mask = std::function<NodeId(Graph&)>;
 
-  // `limit` is what tensor "limit" [heads] of i32 holds; "allowed" [skv] is true for even keys.
+  // `limit` is what tensor "limit" [heads] of i32 holds; "allowed" [skv] is true for even keys; "table" [9,
+  // 9] and "list" [9, 2] of i32 say which blocks see which.
   explicit Classified(const Mask& mask, int limit = 9) : limit_(limit) {
     graph_.add_tensor({"limit", DType::i32, TensorRole::captured, {{Size::heads}}, false, {}, {}});
     graph_.add_tensor({"allowed", DType::boolean, TensorRole::captured, {{Size::skv}}, false, {}, {}});
+    const Extent nine{std::int64_t(9)}, two{std::int64_t(2)};
+    graph_.add_tensor({"table", DType::boolean, TensorRole::captured, {nine, nine}, false, {}, {}});
+    graph_.add_tensor({"list", DType::i32, TensorRole::captured, {nine, two}, false, {}, {}});
     const NodeId root = mask(graph_);
     classes_ = classify_tiles(graph_, root);
     mask_.emplace(graph_, std::vector{root});
@@ -79,7 +84,10 @@ class Classified {
     context.sizes[std::size_t(Size::sq)] = sizes.sq;
     context.sizes[std::size_t(Size::skv)] = sizes.skv;
     context.element = [&](TensorId tensor, std::span<const std::int64_t> index) -> double {
-      return tensor.value == 0 ? limit_ : double(index[0] % 2 == 0);
+      if (tensor.value == 0) return limit_;
+      if (tensor.value == 1) return double(index[0] % 2 == 0);
+      if (tensor.value == 2) return double((index[0] * 5 + index[1] * 3) % 4 == 0);
+      return index[1] == 0 ? double(index[0] * 7 % 5) : index[0] % 2 == 0 ? limit_ : -1;
     };
     return context;
   }
@@ -291,6 +299,57 @@ TEST_CASE("What only data decides is never full and never empty by itself") {
   CHECK(!with_causal.classes().has_holes);
   const Sizes sizes{16, 16, 4, 4};
   CHECK(with_causal.answer(sizes, 0, 4).empty);
+}
+
+namespace {
+
+NodeId block(Graph& g, NodeId position, int size) { return g.apply(Op::idiv, {position, i32(g, size)}); }
+NodeId listed(Graph& g, int n) {
+  const NodeId selected = g.add(Gather{{3}}, {block(g, row(g), 4), i32(g, n)});
+  return g.apply(Op::ieq, {selected, block(g, key(g), 4)});
+}
+
+}  // namespace
+
+TEST_CASE("Tables and lists of blocks leave tiles out where a tile lies inside a block") {
+  const Classified::Mask table = [](Graph& g) {
+    return g.add(Gather{{2}}, {block(g, row(g), 8), block(g, key(g), 4)});
+  };
+  const Classified::Mask list = [](Graph& g) { return either(g, listed(g, 0), listed(g, 1)); };
+  const Classified::Mask with_causal = [&](Graph& g) { return both(g, list(g), causal(g)); };
+  for (const Classified::Mask* mask : {&table, &list, &with_causal})
+    for (int limit : {2, INT32_MAX, INT32_MIN}) check_all(*mask, Wanted::sound, limit);
+  for (const Sizes& sizes : {Sizes{16, 24, 4, 4}, Sizes{13, 29, 4, 2}, Sizes{3, 9, 4, 4}}) {
+    Classified by_table(table), by_list(list);
+    CHECK(by_table.classes().has_holes);
+    CHECK(by_list.classes().has_holes);
+    check(by_table, sizes, Wanted::exact_tiles);
+    check(by_list, sizes, Wanted::exact_tiles);
+  }
+}
+
+TEST_CASE("A captured tensor that chooses the mask of a head bounds each head") {
+  const Classified::Mask chosen = [](Graph& g) {
+    const NodeId far = g.apply(Op::igt, {limit(g), g.index(Axis::h)});
+    const NodeId near = g.apply(Op::logical_not, {far});
+    return either(g, both(g, far, causal(g)), both(g, near, window(g, 4)));
+  };
+  check_all(chosen, Wanted::exact, 2);
+}
+
+TEST_CASE("Shifts and bits bound keys like the division that they are") {
+  check_all(
+      [](Graph& g) {
+        const NodeId one = Folder(g).apply(Op::shift_right, {row(g), i32(g, 2)});
+        return g.apply(Op::ieq, {one, Folder(g).apply(Op::shift_right, {key(g), i32(g, 2)})});
+      },
+      Wanted::exact);
+  check_all(
+      [](Graph& g) {
+        const NodeId low = Folder(g).apply(Op::bit_and, {key(g), i32(g, 3)});
+        return both(g, causal(g), g.apply(Op::ine, {low, i32(g, 1)}));
+      },
+      Wanted::sound);
 }
 
 TEST_CASE("A constant mask is everything or nothing") {

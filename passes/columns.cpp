@@ -140,7 +140,7 @@ class Sharer {
   NodeId place(NodeId id) {
     const Node node = folder_.graph().node(id);
     std::vector<NodeId> operands = folder_.graph().operands(id);
-    if (operands.empty() || as<Partner>(node)) return id;
+    if (operands.empty() || as<Partner>(node) || as<Reduce>(node)) return id;
     if (is_common(id)) {
       const std::string name = fmt::format("common{}", group_.shared.size());
       group_.shared.push_back({name, id});

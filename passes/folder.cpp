@@ -52,9 +52,10 @@ bool representable(double value, ValueType type) {
 
 bool is_commutative(ScalarOp op) {
   constexpr ScalarOp kCommutative[] = {
-      ScalarOp::add, ScalarOp::mul,  ScalarOp::min,         ScalarOp::max,       ScalarOp::eq,
-      ScalarOp::ne,  ScalarOp::iadd, ScalarOp::imul,        ScalarOp::imin,      ScalarOp::imax,
-      ScalarOp::ieq, ScalarOp::ine,  ScalarOp::logical_and, ScalarOp::logical_or};
+      ScalarOp::add,    ScalarOp::mul,    ScalarOp::min,         ScalarOp::max,        ScalarOp::eq,
+      ScalarOp::ne,     ScalarOp::iadd,   ScalarOp::imul,        ScalarOp::imin,       ScalarOp::imax,
+      ScalarOp::ieq,    ScalarOp::ine,    ScalarOp::logical_and, ScalarOp::logical_or, ScalarOp::bit_and,
+      ScalarOp::bit_or, ScalarOp::bit_xor};
   return std::find(std::begin(kCommutative), std::end(kCommutative), op) != std::end(kCommutative);
 }
 

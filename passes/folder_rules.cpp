@@ -233,6 +233,19 @@ NodeId integer_negation(const Rule& r) {
   return kNone;
 }
 
+// Bit arithmetic that is a quotient or remainder of a power of two: tile bounds know those.
+NodeId as_division(const Rule& r) {
+  const std::optional<double> number = r.constant(1);
+  if (!number) return kNone;
+  const auto bits = std::int64_t(*number);
+  if (r.op == Op::shift_right) {
+    const std::int64_t by = bits & 31;
+    return by < 31 ? r.made(Op::idiv, {r.x[0], r.i32(double(std::int64_t(1) << by))}) : kNone;
+  }
+  const bool is_mask = bits >= 0 && bits < INT32_MAX && (bits & (bits + 1)) == 0;
+  return is_mask ? r.made(Op::imod, {r.x[0], r.i32(double(bits + 1))}) : kNone;
+}
+
 NodeId same_or_nothing(const Rule& r) { return r.x[0] == r.x[1] ? r.x[0] : kNone; }
 
 NodeId integer_extremum(const Rule& r) {
@@ -309,6 +322,8 @@ NodeId simpler(Folder& folder, ScalarOp op, std::span<const NodeId> operands) {
     case Op::imod: return integer_remainder(rule);
     case Op::ineg: return integer_negation(rule);
     case Op::imin: case Op::imax: return integer_extremum(rule);
+    case Op::bit_and: case Op::shift_right: return as_division(rule);
+    case Op::bit_or: case Op::bit_xor: case Op::bit_not: case Op::shift_left: return kNone;
     case Op::lt: case Op::le: case Op::gt: case Op::ge: case Op::eq: case Op::ne: return f32_comparison(rule);
     case Op::ilt: case Op::ile: case Op::igt: case Op::ige: case Op::ieq: case Op::ine:
       return integer_comparison(rule);

@@ -39,8 +39,8 @@ void ForwardLowering::read_graph() {
   key_ = g().operand(scores_, 1);
   score_root_ = g().operand(normalize_, 0);
   mask_root_ = g().operand(normalize_, 1);
-  if (std::get<Normalize>(g().node(normalize_).kind).kind == NormalizeKind::softmax_sink)
-    sink_ = g().operand(normalize_, 2);
+  kind_ = std::get<Normalize>(g().node(normalize_).kind).kind;
+  if (kind_ == NormalizeKind::softmax_sink) sink_ = g().operand(normalize_, 2);
   for (std::uint32_t t = 0; t < g().tensors().size(); ++t) {
     if (g().tensor({t}).role == TensorRole::query) q_tensor_ = {t};
     if (g().tensor({t}).role == TensorRole::key) k_tensor_ = {t};
@@ -158,7 +158,7 @@ NodeId ForwardLowering::hoist_from(NodeId root, const std::string& prefix) {
 void ForwardLowering::lower_scores() {
   const NodeId s = tile_element(plan_.scores_rows);
   const NodeId with_tile = substitute(g(), score_root_, {{scores_, s}});
-  const Peeled peeled = peel_factor(g(), with_tile);
+  const Peeled peeled = is_softmax() ? peel_factor(g(), with_tile) : Peeled{with_tile};
   factor_ = peeled.factor;
   score_value_ = hoist_from(peeled.rest, "score");
   score_is_identity_ = score_value_ == s;
@@ -227,7 +227,33 @@ void ForwardLowering::clear_rows(Body& body) {
     add(body, Fill{plan_.row_max, -kInfinity});
 }
 
+void ForwardLowering::add_weights(Body& body, NodeId partial, const Body& between) {
+  const TileId rows = plan_.scores_rows;
+  if (!score_is_identity_) add(body, Map{rows, score_value_});
+  if (partial.valid()) {
+    const Map masking{rows, op(ScalarOp::select, {is_allowed_, tile_element(rows), f32(0)})};
+    if (as<Constant>(g().node(partial)) != nullptr)
+      add(body, masking);
+    else
+      add(body, If{partial, {{masking}}});
+  }
+  add(body, Map{plan_.row_factor, f32(1)});
+  body.insert(body.end(), between.begin(), between.end());
+  if (kind_ == NormalizeKind::retention)
+    add(body, RowReduce{plan_.row_sum, rows, ReduceOp::sum, true, false});
+}
+
+void ForwardLowering::finish_weights(Body& body) {
+  if (kind_ == NormalizeKind::none) return;
+  add(body, LaneReduce{plan_.row_sum, plan_.scores_rows, ReduceOp::sum});
+  const NodeId sum = tile_element(plan_.row_sum);
+  const NodeId divisor = op(ScalarOp::max, {op(ScalarOp::abs, {sum}), f32(1)});
+  add(body, Map{plan_.row_factor, op(ScalarOp::div, {f32(1), divisor})});
+  add(body, Map{plan_.row_sum, op(ScalarOp::log, {divisor})});
+}
+
 void ForwardLowering::add_softmax(Body& body, NodeId partial, int quarters, Body between) {
+  if (!is_softmax()) return add_weights(body, partial, between);
   const TileId rows = plan_.scores_rows;
   const NodeId s = tile_element(rows);
   if (!score_is_identity_) add(body, Map{rows, score_value_});
@@ -256,6 +282,7 @@ void ForwardLowering::add_softmax(Body& body, NodeId partial, int quarters, Body
 }
 
 void ForwardLowering::finish_rows(Body& body) {
+  if (!is_softmax()) return finish_weights(body);
   const NodeId sum = tile_element(plan_.row_sum), row_max = tile_element(plan_.row_max);
   add(body, LaneReduce{plan_.row_sum, plan_.scores_rows, ReduceOp::sum});
   if (sink_.valid()) {

@@ -77,8 +77,14 @@ class ForwardLowering {
   TileId add_vector(const std::string& name, ValueType type, TileAxis axis);
   NodeId hoist_from(NodeId root, const std::string& prefix);
   void lower_scores();
+  bool is_softmax() const { return kind_ == NormalizeKind::softmax || kind_ == NormalizeKind::softmax_sink; }
+  // In place of the softmax, where weights are scores: no maximum, and the output needs no scaling on the
+  // way.
+  void add_weights(Body& body, NodeId partial, const Body& between);
+  void finish_weights(Body& body);
   NodeId within_keys(NodeId mask);
 
+  NormalizeKind kind_ = NormalizeKind::softmax;
   Hoister hoister_{program_.expressions};
 };
 

@@ -39,10 +39,19 @@ class RandomExpression {
       case 7:
         return apply(chance(50) ? Op::imin : Op::imax, {i32(depth - 1), i32(depth - 1)});
       case 8:
-        return apply(Op::ineg, {i32(depth - 1)});
+        return chance(50) ? apply(Op::ineg, {i32(depth - 1)}) : bits(depth);
       default:
         return apply(Op::iselect, {boolean(depth - 1), i32(depth - 1), i32(depth - 1)});
     }
+  }
+
+  NodeId bits(int depth) {
+    using Op = ScalarOp;
+    constexpr Op kBits[] = {Op::bit_and, Op::bit_or, Op::bit_xor, Op::shift_left, Op::shift_right};
+    const int op = below(6);
+    if (op == 5) return apply(Op::bit_not, {i32(depth - 1)});
+    const int other = op < 3 ? below(9) - 1 : below(3);
+    return apply(kBits[op], {i32(depth - 1), graph_->constant(other, ValueType::i32)});
   }
 
   NodeId boolean(int depth) {

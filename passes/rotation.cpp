@@ -48,7 +48,10 @@ double operations(const Graph& graph, const std::vector<NodeId>& roots) {
   for (NodeId id : cone(graph, roots)) {
     const Node& node = graph.node(id);
     const auto* apply = as<Apply>(node);
-    const double own = apply ? operations(apply->op) : as<Gather>(node) ? kGather : as<Partner>(node) ? 1 : 0;
+    double own = apply ? operations(apply->op) : as<Gather>(node) ? kGather : as<Partner>(node) ? 1 : 0;
+    // Every chunk of a row reduces the whole row for itself.
+    if (as<Reduce>(node))
+      own = graph.info().head_dim * (kElement + operations(graph, {graph.operand(id, 0)}));
     total += node.axes.has(Axis::d) ? own : own / kChunk;
   }
   return total;

@@ -87,6 +87,7 @@ std::optional<TileRanges::Range> TileRanges::find_range(NodeId id) {
     if (index->axis == Axis::i) return bounds("q_begin", "q_end");
     if (index->axis == Axis::j) return bounds("k_begin", "k_end");
   }
+  if (as<Gather>(node)) return element(id);
   const Apply* apply = as<Apply>(node);
   if (!apply) return {};
   const std::vector<NodeId> x = folder_.graph().operands(id);
@@ -153,6 +154,33 @@ std::optional<TileRanges::Range> TileRanges::choice(NodeId condition, NodeId x, 
   return Range{chosen(Op::imin, node(a->lo), node(b->lo)), chosen(Op::imax, node(a->hi), node(b->hi))};
 }
 
+std::optional<TileRanges::Range> TileRanges::element(NodeId id) {
+  const std::optional<BlockElement> block = block_element(id);
+  if (!block) return {};
+  const auto known_or = [&](double limit) {
+    return Linear::of(op(Op::iselect, {block->is_one, block->element, folder_.i32(limit)}));
+  };
+  return Range{known_or(INT32_MIN), known_or(INT32_MAX)};
+}
+
+std::optional<TileRanges::BlockElement> TileRanges::block_element(NodeId id) {
+  const Node node = folder_.graph().node(id);
+  NodeId is_one = folder_.truth(true);
+  std::vector<NodeId> indices = folder_.graph().operands(id);
+  for (NodeId& index : indices) {
+    if (is_scalar(folder_.graph().node(index))) continue;
+    const Apply* apply = as<Apply>(folder_.graph().node(index));
+    // A block of one row or key decides nothing for tiles.
+    if (!apply || apply->op != Op::idiv) return {};
+    const auto counted = small_range(index);
+    if (!counted) return {};
+    const NodeId first = node_of(folder_, counted->lo), last = node_of(folder_, counted->hi);
+    is_one = op(Op::logical_and, {is_one, op(Op::ieq, {first, last})});
+    index = first;
+  }
+  return BlockElement{is_one, folder_.add(node.kind, indices, node.where)};
+}
+
 // ---- truth of booleans --------------------------------------------------------------------------
 
 TileRanges::Truth TileRanges::truth(NodeId id) {
@@ -176,6 +204,10 @@ TileRanges::Truth TileRanges::find_truth(NodeId id) {
     }
   }
   if (const std::optional<Comparison> compare = comparison(id)) return compared(*compare);
+  if (as<Gather>(node))
+    if (const std::optional<BlockElement> block = block_element(id))
+      return {op(Op::logical_or, {negated(block->is_one), block->element}),
+              op(Op::logical_and, {block->is_one, block->element})};
   return {folder_.truth(true), folder_.truth(false)};
 }
 

@@ -45,6 +45,13 @@ class TileRanges {
   std::optional<Range> remainder(NodeId x, NodeId y);
   std::optional<Range> extremum(ScalarOp op, NodeId x, NodeId y);
   std::optional<Range> choice(NodeId condition, NodeId x, NodeId y);
+  std::optional<Range> element(NodeId gather);
+  // A captured element whose indices count blocks of rows and keys.
+  struct BlockElement {
+    NodeId is_one;   // the tile lies inside one block
+    NodeId element;  // that block's
+  };
+  std::optional<BlockElement> block_element(NodeId gather);
   Truth find_truth(NodeId boolean);
   Truth compared(const Comparison& comparison);
   // The i32 value that an f32 value equals, if it is whole by construction.

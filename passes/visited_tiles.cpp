@@ -7,7 +7,8 @@
 namespace attnfuse {
 namespace {
 
-// The tile bounds of one head as numbers. What captured tensors hold is not known: they read as zero.
+// The tile bounds of one head as numbers. What captured tensors hold is not known: numbers read as zero,
+// truths as true.
 class TileCounter {
  public:
   TileCounter(const Graph& graph, const Schedule& schedule, const CallSizes& sizes)
@@ -19,7 +20,9 @@ class TileCounter {
     context_.sizes[std::size_t(Size::batch)] = sizes.batch;
     context_.sizes[std::size_t(Size::sq)] = sizes.sq;
     context_.sizes[std::size_t(Size::skv)] = sizes.skv;
-    context_.element = [](TensorId, std::span<const std::int64_t>) { return 0.0; };
+    context_.element = [this](TensorId id, std::span<const std::int64_t>) {
+      return graph_.tensor(id).dtype == DType::boolean ? 1.0 : 0.0;
+    };
     context_.leaf = [this](NodeId id) -> double {
       const std::string& name = as<Variable>(graph_.node(id))->name;
       if (name == "q_begin") return double(q_begin_);

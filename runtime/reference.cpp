@@ -1,5 +1,6 @@
 #include "runtime/reference.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -35,15 +36,17 @@ class ReferenceRun {
   double to_storage(double value) const { return kNaive ? round_to(graph_.info().dtype, value) : value; }
   std::vector<double> transformed(NodeId root, TensorRole role);
   void softmax(std::span<const double> scores, std::span<const double> allowed, const double* sink);
-  void attend(const double* values);
+  void weigh(std::span<const double> scores, std::span<const double> allowed, NormalizeKind kind);
+  void attend(const double* values, std::span<const double> allowed);
 
   const Graph& graph_;
   const HostTensors& inputs_;
   Sizes sizes_;
   SizeValues size_values_;
   CapturedTensors captured_;
-  std::vector<double> weights_;  // of the current row: exp(score - maximum); negative = masked
-  std::vector<Real> sums_;       // of the current row, by d
+  std::vector<double>
+      weights_;             // of the current row, where keys are allowed: exp(score - maximum), or scores
+  std::vector<Real> sums_;  // of the current row, by d
   Real denominator_ = 0;
   double lse_ = 0;
 };
@@ -93,7 +96,6 @@ void ReferenceRun<Real>::softmax(std::span<const double> scores, std::span<const
   double maximum = sink ? *sink : -kInfinity;
   bool any = false;
   for (std::size_t j = 0; j < scores.size(); ++j) {
-    weights_[j] = -1;
     if (allowed[j] == 0) continue;
     any = true;
     if (!std::isnan(maximum) && !(scores[j] <= maximum)) maximum = scores[j];
@@ -111,15 +113,29 @@ void ReferenceRun<Real>::softmax(std::span<const double> scores, std::span<const
   lse_ = double(Real(maximum) + std::log(denominator_));
 }
 
-// Sums values [j, d] by weight. Masked values are not read. Weights are positive even where they underflow,
-// so a value that is not finite reaches the sum.
+// Scores as weights, for what is no softmax.
 template <class Real>
-void ReferenceRun<Real>::attend(const double* values) {
+void ReferenceRun<Real>::weigh(std::span<const double> scores, std::span<const double> allowed,
+                               NormalizeKind kind) {
+  Real sum = 0;
+  for (std::size_t j = 0; j < scores.size(); ++j) {
+    if (allowed[j] == 0) continue;
+    sum += Real(scores[j]);
+    weights_[j] = to_storage(scores[j]);
+  }
+  denominator_ = kind == NormalizeKind::retention ? std::max(std::abs(sum), Real(1)) : Real(1);
+  lse_ = double(std::log(denominator_));
+}
+
+// Sums values [j, d] by weight. Masked values are not read. A softmax's weights are positive even where they
+// underflow, so a value that is not finite reaches the sum.
+template <class Real>
+void ReferenceRun<Real>::attend(const double* values, std::span<const double> allowed) {
   const std::size_t dim = sums_.size();
   std::fill(sums_.begin(), sums_.end(), Real(0));
   if (denominator_ == 0) return;
   for (std::size_t j = 0; j < weights_.size(); ++j) {
-    if (weights_[j] < 0) continue;
+    if (allowed[j] == 0) continue;
     const double* row = values + j * dim;
     for (std::size_t d = 0; d < dim; ++d)
       if (weights_[j] != 0)
@@ -138,7 +154,7 @@ ReferenceOutputs ReferenceRun<Real>::run() {
   const NodeId o = graph_.output("o"), lse = graph_.output("lse");
   ATTNFUSE_CHECK(normalize.valid() && weighted.valid() && o.valid() && lse.valid(),
                  "a program without outputs");
-  const bool has_sink = as<Normalize>(graph_.node(normalize))->kind == NormalizeKind::softmax_sink;
+  const NormalizeKind kind = as<Normalize>(graph_.node(normalize))->kind;
 
   std::vector<double> q, k;
   if (scores.valid()) q = transformed(graph_.operand(scores, 0), TensorRole::query);
@@ -147,7 +163,7 @@ ReferenceOutputs ReferenceRun<Real>::run() {
   RowExpression score = expression(graph_.operand(normalize, 0), Axis::j, sizes_.skv);
   RowExpression mask = expression(graph_.operand(normalize, 1), Axis::j, sizes_.skv);
   std::optional<RowExpression> sink;
-  if (has_sink) sink = expression(graph_.operand(normalize, 2), Axis::d, 1);
+  if (kind == NormalizeKind::softmax_sink) sink = expression(graph_.operand(normalize, 2), Axis::d, 1);
   RowExpression o_value = expression(o, Axis::d, info.v_head_dim), lse_value = expression(lse, Axis::d, 1);
 
   const auto dim = std::size_t(info.head_dim), v_dim = std::size_t(info.v_head_dim),
@@ -169,8 +185,11 @@ ReferenceOutputs ReferenceRun<Real>::run() {
             if (allowed[j] != 0)
               dots[j] = double(dot<Real>(&q[query_row * dim], &k[(first_key + j) * dim], dim));
         const double* sink_value = sink ? (*sink)(at).data() : nullptr;
-        softmax(score(at, dots), allowed, sink_value);
-        attend(v.data() + first_key * v_dim);
+        if (kind == NormalizeKind::softmax || kind == NormalizeKind::softmax_sink)
+          softmax(score(at, dots), allowed, sink_value);
+        else
+          weigh(score(at, dots), allowed, kind);
+        attend(v.data() + first_key * v_dim, allowed);
         std::copy(sums_.begin(), sums_.end(), row.begin());
         for (double value : o_value(at, row)) outputs.o.push_back(to_storage(value));
         outputs.lse.push_back(lse_value(at, {&lse_, 1})[0]);

@@ -111,6 +111,42 @@ TEST_CASE("a sink enters the denominator once, and is the log-sum-exp of an empt
   CHECK(got->lse[0] == doctest::Approx(sinks[0]));
 }
 
+TEST_CASE(
+    "scores are weights where nothing normalizes them, and retention divides by the size of their sum") {
+  for (NormalizeKind kind : {NormalizeKind::none, NormalizeKind::retention})
+    for (double scale : {0.05, 3.0}) {
+      CAPTURE(int(kind));
+      CAPTURE(scale);
+      Program p(small());
+      Graph& g = p.graph;
+      const NodeId mask = p.op(ScalarOp::ilt, g.index(Axis::j), g.index(Axis::i));
+      const Graph graph = p.finish(p.op(ScalarOp::mul, p.scores(), g.constant(scale)), mask, {}, kind);
+      const HostTensors in = inputs_for(small(), {2, 4, 6});
+      const auto got = reference(graph, in);
+      REQUIRE(got.ok());
+      std::size_t row = 0;
+      for (int b = 0; b < 2; ++b)
+        for (int h = 0; h < 4; ++h)
+          for (int i = 0; i < 4; ++i, ++row) {
+            double total = 0;
+            std::vector<double> sums(16);
+            for (int j = 0; j < i; ++j) {
+              double score = 0;
+              for (int d = 0; d < 8; ++d)
+                score += in.at("q").get(At{b, h, i, d}) * in.at("k").get(At{b, h / 2, j, d});
+              total += scale * score;
+              for (int d = 0; d < 16; ++d)
+                sums[std::size_t(d)] += scale * score * in.at("v").get(At{b, h / 2, j, d});
+            }
+            const bool divides = kind == NormalizeKind::retention && std::abs(total) > 1;
+            const double divisor = divides ? std::abs(total) : 1;
+            CHECK(got->lse[row] == doctest::Approx(std::log(divisor)));
+            for (std::size_t d = 0; d < 16; ++d)
+              CHECK(got->o[row * 16 + d] == doctest::Approx(sums[d] / divisor));
+          }
+    }
+}
+
 TEST_CASE("masked keys and values never influence the result, whatever bits they hold") {
   Program p(small());
   const Graph graph =

@@ -32,9 +32,9 @@ struct Program {
     return graph.add(Gather{graph.add_tensor(declared(name, dtype, TensorRole::captured, std::move(shape)))},
                      indices);
   }
-  Graph finish(NodeId score, NodeId mask, NodeId sink = {}) {
+  Graph finish(NodeId score, NodeId mask, NodeId sink = {}, NormalizeKind kind = NormalizeKind::softmax) {
     const NodeId p = sink.valid() ? graph.add(Normalize{NormalizeKind::softmax_sink}, {score, mask, sink})
-                                  : graph.add(Normalize{NormalizeKind::softmax}, {score, mask});
+                                  : graph.add(Normalize{kind}, {score, mask});
     graph.add(Output{"o"}, {graph.add(Attend{}, {p, v})});
     graph.add(Output{"lse"}, {graph.add(LogSumExp{}, {p})});
     return graph;

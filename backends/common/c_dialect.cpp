@@ -105,30 +105,43 @@ int CDialect::chunk_elements(const TileWriter& writer, const Channel& channel) c
   return elements;
 }
 
-// x[chunk]: the elements from d0 on of row i or j, transformed, or zeros unless `inside`.
-void CDialect::read_chunk(TileWriter& writer, const Channel& channel, int chunk,
-                          const std::string& inside) const {
+// x[chunk]: the elements from d0 on of row i or j, transformed, or zeros unless `inside`. With `lanes`, so
+// many neighbours hold the row, and their warps are whole.
+void CDialect::read_chunk(TileWriter& writer, const Channel& channel, int chunk, const std::string& inside,
+                          int lanes) const {
   SourceWriter& out = writer.out();
   const TileProgram& program = writer.program();
   const TensorInfo& source = program.expressions.tensor(channel.source);
   const std::string element = std::string(name(source.dtype));
   out.line(fmt::format("float x[{}] = {{}};", chunk));
   out.open(fmt::format("if ({})", inside));
-  out.line(fmt::format("const af_i64 row_base = {0}_base + af_i64({1}) * args.{0}_stride_s;", source.name,
-                       source.role == TensorRole::query ? "i" : "j"));
+  const std::string row_base =
+      fmt::format("const af_i64 row_base = {0}_base + af_i64({1}) * args.{0}_stride_s;", source.name,
+                  source.role == TensorRole::query ? "i" : "j");
+  out.line(row_base);
   const std::string load = "af_load_chunk_" + element;
   out.line(
       fmt::format("{}(x, {});", load, element_pointer(type(source.dtype), source.name, "row_base + d0")));
   if (channel.transform.valid()) {
     const Graph& graph = program.expressions;
     std::map<NodeId, std::string> inputs;
+    if (lanes > 0) {
+      out.close();
+      const TileWriter::RowPart part{{{"x", "d0"}}, chunk, lanes, true};
+      inputs = writer.reductions({channel.transform}, source, "row_base", &part);
+      out.open(fmt::format("if ({})", inside));
+      out.line(row_base);
+    } else {
+      inputs = writer.reductions({channel.transform}, source, "row_base");
+    }
+    int arrays = 0;
     for (NodeId id : partners(graph, channel.transform)) {
       const Partner& partner = *as<Partner>(graph.node(id));
       if (partner.pairs == RotaryPairs::interleaved) {
         inputs[id] = fmt::format("x[d < {} ? e1 ^ 1 : e1]", partner.count);
         continue;
       }
-      const std::string array = fmt::format("partner_{}", inputs.size());
+      const std::string array = fmt::format("partner_{}", arrays++);
       out.line(fmt::format("float {}[{}];", array, chunk));
       out.line(fmt::format("{}({}, {});", load, array,
                            element_pointer(type(source.dtype), source.name,
@@ -204,7 +217,8 @@ void CDialect::put(TileWriter& writer, const Put& put) const {
   out.open(fmt::format("for (int e = thread; e < {}; e += {})", to.rows * per_row, writer.threads()));
   out.line(fmt::format("const int row = e / {0}, d0 = e % {0} * {1};", per_row, chunk));
   out.line(fmt::format("const int {} = {} + row;", position, first));
-  read_chunk(writer, channel, chunk, inside);
+  const bool shares = channel.transform.valid() && writer.may_share({channel.transform}, per_row, to.rows);
+  read_chunk(writer, channel, chunk, inside, shares ? per_row : 0);
   if (transposed) {
     writer.open_loop(fmt::format("for (int e1 = 0; e1 < {}; ++e1)", chunk));
     out.line(fmt::format("{}[{}] = {};", writer.array_of(to), TileWriter::shared_index(to, "row", "d0 + e1"),

@@ -32,7 +32,8 @@ class CDialect : public Dialect {
   virtual std::string constant_qualifiers() const = 0;
   // Declares x[chunk]: elements d0, d0 + 1, ... of row i or j of the source, transformed; zeros unless
   // `inside`.
-  void read_chunk(TileWriter& writer, const Channel& channel, int chunk, const std::string& inside) const;
+  void read_chunk(TileWriter& writer, const Channel& channel, int chunk, const std::string& inside,
+                  int lanes = 0) const;
   // Header comment, prelude text, argument struct, tables.
   void begin_file(TileWriter& writer, std::string_view types, std::string_view functions) const;
   // Pointers to the shared tiles inside `memory`, an array of bytes; returns the bytes used.

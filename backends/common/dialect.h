@@ -42,6 +42,10 @@ class Dialect {
   virtual std::string barrier(Scope scope) const = 0;
   // The value that the lane at exclusive-or `distance` holds.
   virtual std::string exchange(const std::string& value, int distance) const = 0;
+  // Aligned neighbours among which exchange() works; every lane of the warp must take part.
+  virtual int exchange_width(const Target& target) const {
+    return target.lane_exchange ? target.warp_size : 1;
+  }
   // What a thread adds to the coordinates of a tile, once before a loop over registers.
   virtual std::string anchor(const std::string& text) const { return text; }
   virtual std::string raise(const std::string& flag) const = 0;

@@ -63,6 +63,7 @@ class ExpressionWriter {
                    [&](const Gather& gather) { return gathered(id, gather.tensor); },
                    [&](const Input&) { return Text{surroundings_.input(id)}; },
                    [&](const Partner&) { return Text{surroundings_.input(id)}; },
+                   [&](const Reduce&) { return Text{surroundings_.input(id)}; },
                    [&](const auto&) -> Text {
                      fail_check("elementwise", __FILE__, __LINE__,
                                 "not an elementwise value: " + std::to_string(id.value));
@@ -128,8 +129,10 @@ class ExpressionWriter {
   Text gathered(NodeId id, TensorId tensor) {
     const TensorInfo& info = graph_.tensor(tensor);
     const std::vector<NodeId> indices = graph_.operands(id);
-    if (info.role == TensorRole::constant)
-      return {fmt::format("{}[{}]", info.name, clamped(indices.at(0), info.shape.at(0)))};
+    if (info.role == TensorRole::constant) {  // tables hold f32
+      const std::string element = fmt::format("{}[{}]", info.name, clamped(indices.at(0), info.shape.at(0)));
+      return {info.dtype == DType::f32 ? element : fmt::format("int({})", element)};
+    }
     std::string offset;
     for (std::size_t dim = 0; dim < indices.size(); ++dim)
       offset += fmt::format("{}{} * args.{}_stride_{}", dim == 0 ? "" : " + ",

@@ -1,6 +1,8 @@
 // Generic leaves: right on every machine, replaced by a dialect where the machine offers more.
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "backends/common/tile_writer.h"
 #include "ir/algorithm.h"
 
@@ -128,13 +130,80 @@ std::string TileWriter::source_element(const Channel& channel) {
   };
   if (!channel.transform.valid()) return load("d");
   const Graph& graph = program_.expressions;
+  const std::map<NodeId, std::string> reduced = reductions({channel.transform}, source, "row_base");
   return expression(
       channel.transform,
       {[](const std::string& name) { return name; }, [](Axis axis) { return std::string(name(axis)); },
        [&](NodeId id) {
+         if (const auto found = reduced.find(id); found != reduced.end()) return found->second;
          const auto* partner = as<Partner>(graph.node(id));
          return load(partner == nullptr ? "d" : partner_index(*partner, "d"));
        }});
+}
+
+bool TileWriter::may_share(const std::vector<NodeId>& roots, int lanes, int rows) const {
+  const Graph& graph = program_.expressions;
+  bool reduces = false;
+  for (NodeId id : cone(graph, roots)) {
+    if (as<Reduce>(graph.node(id)) == nullptr) continue;
+    reduces = true;
+    // A partner may lie in another lane.
+    if (!partners(graph, id).empty()) return false;
+  }
+  const bool is_power = lanes > 0 && (lanes & (lanes - 1)) == 0;
+  return reduces && is_power && lanes <= dialect_.exchange_width(program_.target) && threads_ % lanes == 0 &&
+         rows * lanes % threads_ == 0;
+}
+
+// Inner reductions come before those that read them.
+std::map<NodeId, std::string> TileWriter::reductions(const std::vector<NodeId>& roots,
+                                                     const TensorInfo& source, const std::string& row,
+                                                     const RowPart* part) {
+  const Graph& graph = program_.expressions;
+  const int extent = source.role == TensorRole::value ? program_.info.v_head_dim : program_.info.head_dim;
+  std::map<NodeId, std::string> names;
+  const auto load = [&](const std::string& d) {
+    return dialect_.load_global(source.name, source.dtype, fmt::format("{} + {}", row, d));
+  };
+  const auto accumulate = [&](NodeId id, ReduceOp op, const std::string& result) {
+    const std::string value =
+        expression(graph.operand(id, 0),
+                   {[](const std::string& name) { return name; },
+                    [](Axis axis) { return axis == Axis::d ? "column" : std::string(name(axis)); },
+                    [&](NodeId leaf) {
+                      if (const auto found = names.find(leaf); found != names.end()) return found->second;
+                      const auto* partner = as<Partner>(graph.node(leaf));
+                      return partner == nullptr ? "element" : load(partner_index(*partner, "column"));
+                    }});
+    out_.line(fmt::format("{} = {};", result, combine(op, result, "(" + value + ")")));
+  };
+  for (NodeId id : cone(graph, roots)) {
+    const auto* reduce = as<Reduce>(graph.node(id));
+    if (reduce == nullptr) continue;
+    const std::string result = fmt::format("over_d{}", names.size());
+    const double start = reduce->op == ReduceOp::sum ? 0 : -std::numeric_limits<double>::infinity();
+    out_.line(fmt::format("float {} = {};", result, literal(start)));
+    if (part == nullptr) {
+      out_.open(fmt::format("for (int column = 0; column < {}; ++column)", extent));
+      out_.line(fmt::format("const float element = {};", load("column")));
+      accumulate(id, reduce->op, result);
+      out_.close();
+    } else {
+      for (const RowPart::Columns& columns : part->columns) {
+        open_registers(part->width, "own");
+        out_.line(fmt::format("const int column = {} + own;", columns.first));
+        if (part->is_padded) out_.line(fmt::format("if (column >= {}) continue;", extent));
+        out_.line(fmt::format("const float element = {}[own];", columns.array));
+        accumulate(id, reduce->op, result);
+        out_.close();
+      }
+      for (int distance = 1; distance < part->lanes; distance *= 2)
+        out_.line(fmt::format("{} = {};", result,
+                              combine(reduce->op, result, dialect_.exchange(result, distance))));
+    }
+    names[id] = result;
+  }
+  return names;
 }
 
 void TileWriter::multiply_elements(const Mma& mma) {

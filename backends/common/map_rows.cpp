@@ -44,6 +44,11 @@ class RowMapper {
     stretches_ = map.partner > 1 ? 2 : 1;
     units_ = (map.end - map.begin) / width_;
     is_query_ = source_.role == TensorRole::query;
+    const ProgramInfo& info = writer.program().info;
+    const int extent = source_.role == TensorRole::value ? info.v_head_dim : info.head_dim;
+    const bool is_whole = map.begin == 0 && stretches_ * (map.end - map.begin) == extent;
+    const NodeId last = map.second.valid() ? map.second : map.first;
+    shares_ = is_whole && writer.may_share({map.first, last}, units_, writer.program().schedule.block_q);
     row_ = is_query_ ? "i" : "j";
     head_ = is_query_ ? "h" : "g";
   }
@@ -52,8 +57,15 @@ class RowMapper {
     const TileProgram& program = writer_.program();
     out_.open(fmt::format("for (int e = thread; e < {}; e += {})", program.schedule.block_q * units_,
                           program.threads()));
-    out_.line(fmt::format("const int {} = {} + e / {};", row_, writer_.scalar(map_.first_row), units_));
-    out_.line(fmt::format("if ({} >= {}) continue;", row_, writer_.scalar(map_.row_limit)));
+    const std::string row = fmt::format("{} + e / {}", writer_.scalar(map_.first_row), units_);
+    const std::string limit = writer_.scalar(map_.row_limit);
+    if (shares_) {  // lanes past the end stay for the exchange
+      out_.line(fmt::format("const int place = {};", row));
+      out_.line(fmt::format("const int {} = af_imin(place, {} - 1);", row_, limit));
+    } else {
+      out_.line(fmt::format("const int {} = {};", row_, row));
+      out_.line(fmt::format("if ({} >= {}) continue;", row_, limit));
+    }
     const std::string first = map_.begin == 0 ? "" : fmt::format("{} + ", map_.begin);
     out_.line(fmt::format("const int d0 = {}e % {} * {};", first, units_, width_));
     share();
@@ -63,8 +75,14 @@ class RowMapper {
     for (int s = 0; s < stretches_; ++s) load(s);
     out_.close();
     open_heads({source_.name, map_.output});
+    const NodeId last = map_.second.valid() ? map_.second : map_.first;
+    const TileWriter::RowPart part = own_part();
+    reduced_ =
+        writer_.reductions({map_.first, last}, source_, source_.name + "_row", shares_ ? &part : nullptr);
     compute();
+    if (shares_) out_.open(fmt::format("if (place < {})", limit));
     for (int s = 0; s < stretches_; ++s) store(s);
+    if (shares_) out_.close();
     out_.close();
     out_.close();
   }
@@ -74,6 +92,13 @@ class RowMapper {
   static constexpr const char* kArrays[] = {"x", "y"};
 
   int pairs() const { return width_ / step_; }
+
+  // The row's elements that this thread holds.
+  TileWriter::RowPart own_part() const {
+    TileWriter::RowPart part{{{"x[n]", "d0"}}, width_, units_};
+    if (stretches_ == 2) part.columns.push_back({"y[n]", fmt::format("d0 + {}", map_.partner)});
+    return part;
+  }
 
   // for each d of this thread: p counts them.
   void open_pairs() {
@@ -151,6 +176,7 @@ class RowMapper {
       return name;
     };
     const auto input = [&](NodeId id) {
+      if (const auto found = reduced_.find(id); found != reduced_.end()) return found->second;
       const auto* partner = as<Partner>(graph_.node(id));
       if (partner == nullptr) return element(0);
       const std::string at = fmt::format("{}_row + {}", source_.name, partner_index(*partner, "d"));
@@ -179,7 +205,8 @@ class RowMapper {
   const Graph& graph_;
   const TensorInfo& source_;
   int chunk_, step_, width_, stretches_, units_;
-  bool is_query_;
+  bool is_query_, shares_;
+  std::map<NodeId, std::string> reduced_;
   const char *row_, *head_;
 };
 

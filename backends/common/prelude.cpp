@@ -7,6 +7,12 @@ std::string_view common_prelude() {
 AF_FN bool af_is_finite_f32(float x) { return (af_bits(x) & 0x7f800000u) != 0x7f800000u; }
 AF_FN int af_imin(int a, int b) { return a < b ? a : b; }
 AF_FN int af_imax(int a, int b) { return a > b ? a : b; }
+AF_FN int af_bit_and(int a, int b) { return a & b; }
+AF_FN int af_bit_or(int a, int b) { return a | b; }
+AF_FN int af_bit_xor(int a, int b) { return a ^ b; }
+AF_FN int af_bit_not(int a) { return ~a; }
+AF_FN int af_shift_left(int a, int n) { return a << (n & 31); }
+AF_FN int af_shift_right(int a, int n) { return a >> (n & 31); }
 // Toward minus infinity, like Python's // and %; by zero gives zero.
 AF_FN int af_floordiv(int a, int b) {
   if (b == 0) return 0;

@@ -225,7 +225,6 @@ void TileWriter::scrub_elements(const Scrub& s) {
 // rows that may see them.
 void TileWriter::write(const Restore& s) {
   const ProgramInfo& info = program_.info;
-  const TensorInfo& value = program_.expressions.tensor(s.value);
   const bool in_place = s.in.valid();
   const std::string raised = dialect_.is_raised(s.flag);
   out_.open(fmt::format("if ({})", in_place ? dialect_.any_lane(raised) : raised));
@@ -235,9 +234,11 @@ void TileWriter::write(const Restore& s) {
   };
   open_rolled(fmt::format("for (int d = thread; d < {}; d += {})", info.v_head_dim, threads()));
   open_rolled(fmt::format("for (int j = {}; j < {}; ++j)", scalar(s.begin), scalar(s.end)));
-  const std::string v_at =
-      fmt::format("{} + {} * args.{}_stride_s + d", base_of(value.name), dialect_.int64("j"), value.name);
-  out_.line(fmt::format("const float v_jd = {};", dialect_.load_global(value.name, value.dtype, v_at)));
+  for (const Channel& channel : program_.channels)
+    if (channel.source == s.value) {
+      const std::string element = source_element(channel);
+      out_.line(fmt::format("const float v_jd = {};", element));
+    }
   out_.line("if (af_is_finite_f32(v_jd)) continue;");
   open_rolled(fmt::format("for (int i = {0}; i < {0} + {1} && i < {2}; ++i)", scalar(s.first_row),
                           program_.schedule.block_q, scalar(s.row_limit)));

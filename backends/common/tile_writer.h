@@ -17,7 +17,7 @@ namespace attnfuse {
 struct Surroundings {
   std::function<std::string(const std::string& name)> variable;  // scalar or tile element
   std::function<std::string(Axis axis)> index;
-  std::function<std::string(NodeId id)> input;  // Input or Partner of an Input
+  std::function<std::string(NodeId id)> input;  // Input, Partner of an Input, or Reduce
 };
 
 class TileWriter {
@@ -75,6 +75,23 @@ class TileWriter {
   void put_elements(const Put& put);
   // Element d of row i or j of the source, transformed: writes what it needs and returns its text.
   std::string source_element(const Channel& channel);
+  // Reductions over d that the roots contain, of the source's row that starts at offset `row`: writes a loop
+  // for each and returns the names of the results. Every thread loads the row for itself; or, with a part,
+  // neighbouring lanes reduce what they hold and exchange it.
+  struct RowPart {
+    struct Columns {
+      std::string array, first;  // elements, and the column of the first
+    };
+    std::vector<Columns> columns;
+    int width;               // of each
+    int lanes;               // a power of two
+    bool is_padded = false;  // some columns lie past the row's end
+  };
+  std::map<NodeId, std::string> reductions(const std::vector<NodeId>& roots, const TensorInfo& source,
+                                           const std::string& row, const RowPart* part = nullptr);
+  // Whether so many neighbouring lanes may share the roots' reductions of `rows` rows, one row after the
+  // other.
+  bool may_share(const std::vector<NodeId>& roots, int lanes, int rows) const;
   void multiply_elements(const Mma& mma);  // fused multiply-adds from shared memory
   void move_elements(const Move& move);
   void scrub_elements(const Scrub& scrub);

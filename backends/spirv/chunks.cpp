@@ -98,14 +98,16 @@ void GlslDialect::transform_chunk(TileWriter& writer, const Channel& channel, in
     out.line(fmt::format("af_unpack_chunk_{}({}, {});", name(type), array, packed));
   };
   unpack("x", "chunk");
-  std::map<NodeId, std::string> inputs;
+  std::map<NodeId, std::string> inputs =
+      writer.reductions({channel.transform}, graph.tensor(channel.source), "row_base");
+  int arrays = 0;
   for (NodeId id : partners(graph, channel.transform)) {
     const Partner& partner = *as<Partner>(graph.node(id));
     if (partner.pairs == RotaryPairs::interleaved) {
       inputs[id] = fmt::format("x[d < {} ? e1 ^ 1 : e1]", partner.count);
       continue;
     }
-    const std::string array = fmt::format("partner_{}", inputs.size());
+    const std::string array = fmt::format("partner_{}", arrays++);
     unpack(array, load(partner_index(partner, "d0")));
     inputs[id] = array + "[e1]";
   }

@@ -148,6 +148,12 @@ std::string GlslDialect::barrier(Scope scope) const {
   return scope == Scope::warp && warps_are_subgroups_ ? "af_subgroup_barrier();" : "af_barrier();";
 }
 
+// Subgroups may be smaller than warps, which is why schedules let only four neighbours exchange.
+int GlslDialect::exchange_width(const Target& target) const {
+  constexpr int kNeighbours = 4;
+  return !target.lane_exchange ? 1 : warps_are_subgroups_ ? target.warp_size : kNeighbours;
+}
+
 std::string GlslDialect::exchange(const std::string& value, int distance) const {
   return program_.target.lane_exchange ? fmt::format("subgroupShuffleXor({}, {}u)", value, distance)
                                        : fmt::format("af_exchange({}, {})", value, distance);

@@ -27,6 +27,7 @@ class GlslDialect : public Dialect {
                    const std::string& offset) const override;
   std::string barrier(Scope scope) const override;
   std::string exchange(const std::string& value, int distance) const override;
+  int exchange_width(const Target& target) const override;
   std::string raise(const std::string& flag) const override { return "atomicOr(" + flag + ", 1);"; }
   std::string is_raised(const std::string& flag) const override { return flag + " != 0"; }
   int chunk_elements(const TileWriter& writer, const Channel& channel) const override;

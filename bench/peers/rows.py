@@ -13,7 +13,7 @@ PROGRAMS = {
     "alibi": [SCALE, "score alibi", CAUSAL],
     "window": [SCALE, "mask causal && window({window})"],
     "prefix": [SCALE, "mask causal || j < {prefix}"],
-    "document": ["param document : i32[batch, skv]", SCALE, "mask causal && document[b, i] == document[b, j]"],
+    "document": ["param ids : i32[batch, skv]", SCALE, "mask causal && ids[b, i] == ids[b, j]"],
     "chunk": [SCALE, "mask causal && i // {chunk} == j // {chunk}"],
     "sink": ["param sink : f32[heads]", SCALE, CAUSAL, "normalize softmax(sink = sink)"],
     "gemma2": [ROPE, SCALE, "score softcap(50)", "mask causal && window({window})"],
@@ -66,7 +66,7 @@ class Row:
         """Tensors that the program captures."""
         if self.program == "document":
             ids = torch.arange(self.length, device="cuda", dtype=torch.int32) // self.chunk
-            return {"document": ids.expand(self.batch, -1).contiguous()}
+            return {"ids": ids.expand(self.batch, -1).contiguous()}
         if self.has_sink:
             return {"sink": torch.randn(self.heads, device="cuda")}
         return {}
@@ -84,7 +84,7 @@ class Row:
         """(b, h, i, j) -> visible; or None."""
         window, prefix, chunk = self.window, self.prefix, self.chunk
         if self.program == "document":
-            ids = captured["document"][0].contiguous()
+            ids = captured["ids"][0].contiguous()
             return lambda b, h, i, j: (i >= j) & (ids[i] == ids[j])
         return {
             "full": None,

@@ -30,7 +30,7 @@ class StageValues {
   // x[d] of the query, key or value row; the score.
   std::vector<double> row = std::vector<double>(16);
   double score = 0;
-  // Captured tensors: value at the first index.
+  // Captured tensors, the last index fastest; what they lack is 0 beyond all.
   std::map<std::string, std::vector<double>> tensors;
 
   double query(const At& at) { return value(graph_.operand(find<Scores>(graph_), 0), at); }
@@ -52,6 +52,12 @@ class StageValues {
     return (d + partner.count / 2) % partner.count;
   }
 
+  std::size_t extent(const Extent& extent, const EvaluateContext& context) const {
+    if (const auto* number = std::get_if<std::int64_t>(&extent.value)) return std::size_t(*number);
+    const Size size = std::get<Size>(extent.value);
+    return std::size_t(graph_.info().size(size).value_or(int(context.sizes[std::size_t(size)])));
+  }
+
   double value(NodeId root, const At& at) {
     EvaluateContext context;
     const std::int64_t indices[] = {at.b, at.h, at.g, at.i, at.j, at.d};
@@ -63,14 +69,24 @@ class StageValues {
       const Node& node = graph_.node(id);
       if (as<Scores>(node)) return score;
       if (as<Input>(node)) return row[std::size_t(at.d)];
+      At other = at;
+      if (as<Reduce>(node)) {
+        double sum = 0;
+        for (other.d = 0; other.d < std::int64_t(row.size()); ++other.d)
+          sum += value(graph_.operand(id, 0), other);
+        return sum;
+      }
       const Partner* partner = as<Partner>(node);
       REQUIRE(partner);
-      At other = at;
       other.d = mate(*partner, at.d);
       return value(graph_.operand(id, 0), other);
     };
     context.element = [&](TensorId id, std::span<const std::int64_t> index) {
-      return tensors.at(graph_.tensor(id).name).at(std::size_t(index[0]));
+      const TensorInfo& info = graph_.tensor(id);
+      std::size_t offset = 0;
+      for (std::size_t k = 0; k < index.size(); ++k)
+        offset = offset * extent(info.shape[k], context) + std::size_t(index[k]);
+      return tensors.at(info.name).at(offset);
     };
     return evaluate(graph_, root, context);
   }

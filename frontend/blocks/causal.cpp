@@ -8,11 +8,7 @@ namespace {
 
 constexpr Stage kStages[] = {Stage::mask};
 constexpr Parameter kParameters[] = {
-    {.name = "align",
-     .kind = ParameterKind::choice,
-     .presence = Presence::defaulted,
-     .about = "which query stands at which key: last at last, or first at first",
-     .choices = kAlignments},
+    kAlignParameter,
 };
 
 Value expand(const BlockInput& input) {

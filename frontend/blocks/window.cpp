@@ -7,7 +7,6 @@
 namespace attnfuse {
 namespace {
 
-constexpr double kMostKeys = 1 << 30;
 constexpr Stage kStages[] = {Stage::mask};
 constexpr Parameter kParameters[] = {
     {.name = "left",
@@ -23,11 +22,7 @@ constexpr Parameter kParameters[] = {
      .fallback = 0,
      .least = 0,
      .most = kMostKeys},
-    {.name = "align",
-     .kind = ParameterKind::choice,
-     .presence = Presence::defaulted,
-     .about = "which query stands at which key: last at last, or first at first",
-     .choices = kAlignments},
+    kAlignParameter,
 };
 
 Value expand(const BlockInput& input) {

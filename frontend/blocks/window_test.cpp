@@ -58,8 +58,8 @@ TEST_CASE("masks combine with and, or and not, in one line and across lines") {
 }
 
 TEST_CASE("masks read captured tensors") {
-  StageValues values("param document : i32[skv]; mask document[i + skv - sq] == document[j]");
-  values.tensors["document"] = {0, 0, 1, 1};
+  StageValues values("param ids : i32[skv]; mask ids[i + skv - sq] == ids[j]");
+  values.tensors["ids"] = {0, 0, 1, 1};
   CHECK(values.allowed({.i = 1, .j = 2, .sq = 2, .skv = 4}));
   CHECK_FALSE(values.allowed({.i = 1, .j = 1, .sq = 2, .skv = 4}));
 }
