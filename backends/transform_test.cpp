@@ -23,6 +23,7 @@ constexpr const char* kBodies[] = {
     "query rope(theta = 10000) key rope(theta = 10000)",
     "query rope(theta = 10000, pairs = interleaved) key rope(theta = 10000, dims = 24)",
     "param at : i32[batch, skv] query x * (1 + h) key rope(theta = 10000, position = at[b, j])",
+    "param w : f32[head_dim] query norm(weight = w) query rope key rope(dims = 24) key norm(layer)",
 };
 
 }  // namespace

@@ -4,7 +4,8 @@
 // Expressions (scalars, loop bounds, element maps) are nodes of `expressions`, a graph whose leaves are
 //   Variable{name}   a scalar (Let, loop variable, "h", "g", "b") or the element of the tile of that name
 //   Index{axis}      the coordinate: tile.row.base + row, or tile.col.base + col; b, h, g are scalars
-//   SizeOf, Constant, Gather (captured or constant tensors), Input/Partner (inside a channel's transform)
+//   SizeOf, Constant, Gather (captured or constant tensors), Input, Partner, Reduce (inside a channel's
+//   transform)
 //
 // A portable program is one body that all threads run in step. A program with roles (asynchronous machines)
 // has groups of threads that run bodies of their own and hand the slots of channels round.
@@ -74,8 +75,8 @@ struct Channel {
   std::string name;
   TileId tile;
   TensorId source;   // query, key or value of `expressions`
-  NodeId transform;  // expression of Input and Partner(Input) of the source, rounded to the tile's type;
-                     // invalid = copy
+  NodeId transform;  // expression of Input and Partner(Input) of the source and of reductions over d, rounded
+                     // to the tile's type; invalid = copy
   CopyKind kind = CopyKind::direct;
   int vector_bytes = 16;
   int slots = 1;
