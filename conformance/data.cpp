@@ -134,11 +134,14 @@ void fill_attention(HostTensor& tensor, Random& random, Data data, const std::st
 // more: "offsets" part all keys, a "parent" comes before its child, a "list" selects blocks or nothing.
 double integer(const std::string& name, std::int64_t first, std::int64_t along, std::int64_t last,
                std::int64_t keys, Random& random) {
-  if (name == "offsets")
-    return double(along * along * keys / std::max<std::int64_t>((last - 1) * (last - 1), 1));
+  if (name == "offsets") {
+    const std::int64_t part = along * along * keys / std::max<std::int64_t>((last - 1) * (last - 1), 1);
+    return double(part);
+  }
   if (name == "parent") return along % 6 == 0 ? -1 : double(random.below(along));
   if (name == "list") return double(random.below(6) - 1);
-  return double(along * 3 / last + first);
+  const std::int64_t step = along * 3 / last;
+  return double(step + first);
 }
 
 // Booleans are coin flips.
