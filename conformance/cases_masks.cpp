@@ -134,9 +134,11 @@ std::vector<Case> poison_cases(CaseSet set) {
 
 std::vector<Case> decode_cases(CaseSet set) {
   std::vector<Case> cases;
-  for (const char* body : {"", "mask causal", "mask window(16)", "mask causal && window(40)",
-                           "mask causal || j < 4", "score softcap(5) mask window(33)",
-                           "param sink : f32[heads] mask window(16) normalize softmax(sink = sink[h])"})
+  for (const char* body :
+       {"", "mask causal", "mask window(16)", "mask causal && window(40)", "mask causal || j < 4",
+        "score softcap(5) mask window(33)", "mask causal && chunk(32)",
+        "param ids : i32[batch, skv] mask causal && document(ids)",
+        "param sink : f32[heads] mask window(16) normalize softmax(sink = sink[h])"})
     for (const Shape& shape : {Shape{2, 70, 70}, Shape{1, 9, 66}}) {
       const Dims dims{.heads = 8, .kv_heads = 1, .head_dim = 64, .dtype = DType::bf16};
       Case c = make_case(program("decoded", dims, std::string(kRope) + body), shape);

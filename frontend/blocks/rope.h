@@ -21,6 +21,7 @@ struct RotaryElements {
   int pairs;
   int start;     // of the first pair; interleaved only
   int distance;  // between the elements of a pair; half only
+  int head_dim;
 
   // Nothing when the arguments (dims, pairs and, where the block has them, start and distance) do not fit the
   // head; the mistake is then reported.
@@ -29,11 +30,10 @@ struct RotaryElements {
   Value pair(const Value& d) const;
   Value is_first(const Value& d) const;  // of its pair
   Value turns(const Value& d) const;     // constant when all elements do
-  int head_dim;
 };
 
 // rope's parameter `scaling`.
-std::span<const Choice> rope_scalings();
+std::span<const Choice> rope_scalings() noexcept;
 struct Frequency {
   Value turn;         // angle of one position
   double factor = 1;  // of the turned elements
@@ -43,7 +43,7 @@ Frequency scaled_frequency(const BlockInput& input, const Value& frequency, cons
                            double n);
 
 // rope's parameter `axes`: which position turns which pair.
-std::span<const Choice> rope_axes();
+std::span<const Choice> rope_axes() noexcept;
 struct PairAxes {
   std::vector<int> sections;  // pairs of each axis; empty: one axis
   enum class Layout : std::uint8_t { chunked, interleaved, axial } layout = Layout::chunked;

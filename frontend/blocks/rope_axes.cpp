@@ -36,7 +36,7 @@ constexpr Choice kAxes[] = {
 
 }  // namespace
 
-std::span<const Choice> rope_axes() { return kAxes; }
+std::span<const Choice> rope_axes() noexcept { return kAxes; }
 
 std::optional<PairAxes> PairAxes::read(const BlockInput& input, int pairs) {
   PairAxes axes;

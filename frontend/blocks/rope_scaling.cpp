@@ -137,7 +137,7 @@ Frequency longrope(const BlockInput& input, const Value& frequency, const Value&
 
 }  // namespace
 
-std::span<const Choice> rope_scalings() { return kScalings; }
+std::span<const Choice> rope_scalings() noexcept { return kScalings; }
 
 Frequency scaled_frequency(const BlockInput& input, const Value& frequency, const Value& pair, double theta,
                            double n) {
