@@ -1,6 +1,7 @@
 #include "passes/expressions.h"
 
 #include <fmt/format.h>
+#include <optional>
 
 #include "ir/algorithm.h"
 
@@ -110,6 +111,48 @@ NodeId substitute(Graph& graph, NodeId root, const std::map<NodeId, NodeId>& rep
     return result;
   };
   return visit(visit, root);
+}
+
+namespace {
+
+// A sum of positions in two parts; an invalid register's part is 0.
+struct Parts {
+  NodeId thread, register_;
+};
+
+std::optional<Parts> parts_of(Graph& graph, NodeId id) {
+  const Node node = graph.node(id);
+  if (const auto* index = as<Index>(node);
+      index != nullptr && (index->axis == Axis::i || index->axis == Axis::j)) {
+    const std::string axis(name(index->axis));
+    return Parts{graph.variable(axis + "_at", ValueType::i32, {index->axis}),
+                 graph.variable(axis + "_step", ValueType::i32, {index->axis})};
+  }
+  if (!node.axes.has(Axis::i) && !node.axes.has(Axis::j)) return Parts{id, {}};
+  const auto* apply = as<Apply>(node);
+  if (apply == nullptr || (apply->op != ScalarOp::iadd && apply->op != ScalarOp::isub)) return {};
+  const auto x = parts_of(graph, graph.operand(id, 0)), y = parts_of(graph, graph.operand(id, 1));
+  if (!x || !y) return {};
+  const auto combined = [&](NodeId a, NodeId b) {
+    if (!b.valid()) return a;
+    return graph.apply(apply->op, {a.valid() ? a : graph.constant(0, ValueType::i32), b});
+  };
+  return Parts{combined(x->thread, y->thread), combined(x->register_, y->register_)};
+}
+
+}  // namespace
+
+NodeId split_positions(Graph& graph, NodeId root) {
+  std::map<NodeId, NodeId> replacements;
+  for (NodeId id : elementwise_cone(graph, {root})) {
+    const auto* apply = as<Apply>(graph.node(id));
+    if (apply == nullptr || apply->op != ScalarOp::to_f32) continue;
+    const auto parts = parts_of(graph, graph.operand(id, 0));
+    if (!parts || !parts->register_.valid()) continue;
+    replacements[id] = graph.apply(ScalarOp::add, {graph.apply(ScalarOp::to_f32, {parts->thread}),
+                                                   graph.apply(ScalarOp::to_f32, {parts->register_})});
+  }
+  return substitute(graph, root, replacements);
 }
 
 Peeled peel_factor(const Graph& graph, NodeId root) {

@@ -67,9 +67,9 @@ class ForwardLowering {
   TileClasses classes_;
   bool masked_ = false, score_is_identity_ = false;
   double factor_ = 1;
-  // The row maximum may lag behind by this power of two, so that the output need not be scaled: sums and
-  // probabilities have that much room.
   Body before_, per_tile_;
+
+  bool is_softmax() const { return kind_ == NormalizeKind::softmax || kind_ == NormalizeKind::softmax_sink; }
 
  private:
   void read_graph();
@@ -77,7 +77,6 @@ class ForwardLowering {
   TileId add_vector(const std::string& name, ValueType type, TileAxis axis);
   NodeId hoist_from(NodeId root, const std::string& prefix);
   void lower_scores();
-  bool is_softmax() const { return kind_ == NormalizeKind::softmax || kind_ == NormalizeKind::softmax_sink; }
   // In place of the softmax, where weights are scores: no maximum, and the output needs no scaling on the
   // way.
   void add_weights(Body& body, NodeId partial, const Body& between);

@@ -25,7 +25,8 @@ namespace attnfuse {
 namespace {
 
 constexpr int kWorkSlots = 4;
-constexpr int kWarp = 32;  // threads that signal together
+constexpr double kLargest = 3.4028234663852886e38;  // f32
+constexpr int kWarp = 32;                           // threads that signal together
 
 // Stages of the channels.
 constexpr int kFilled = 0, kClean = 1;  // values are cleaned in masked programs
@@ -117,25 +118,47 @@ class PipelinedLowering : public ForwardLowering {
     return count;
   }
 
-  // score = x + bias with a bias that does not read x: the product starts from the bias, which costs nothing
-  // beside it, while an addition after it would delay the softmax.
+  // score = c x + bias, or - bias, with a bias that does not read x: the product starts from bias / c, which
+  // costs nothing beside it, while an addition after it would delay the softmax.
   void split_preset() {
-    const NodeId s = tile_element(plan_.scores_rows);
     const auto* apply = as<Apply>(g().node(score_value_));
-    if (apply == nullptr || apply->op != ScalarOp::add) return;
+    if (apply == nullptr || (apply->op != ScalarOp::add && apply->op != ScalarOp::sub)) return;
+    const bool negative = apply->op == ScalarOp::sub;
     for (int side : {0, 1}) {
-      const NodeId bias = g().operand(score_value_, 1 - side);
-      if (g().operand(score_value_, side) != s || reads(bias, s)) continue;
+      if (negative && side == 1) return;
+      NodeId bias = g().operand(score_value_, 1 - side);
+      const Peeled product = peel_factor(g(), g().operand(score_value_, side));
+      if (!is_score(product.rest) || reads_score(bias) || (product.factor != 1 && !is_softmax())) continue;
+      bias = split_positions(g(), bias);
+      if (negative || product.factor != 1)
+        bias = op(ScalarOp::mul, {bias, f32((negative ? -1 : 1) / product.factor)});
+      // The most negative number stands for minus infinity in some masks, and must not become it.
+      if (product.factor < 1 && reads_keys(bias)) bias = op(ScalarOp::max, {bias, f32(-kLargest)});
+      factor_ *= product.factor;
       preset_ = bias;
-      score_value_ = s;
       score_is_identity_ = true;
       return;
     }
   }
 
-  bool reads(NodeId root, NodeId leaf) {
+  // A tensor's elements that differ from key to key.
+  bool reads_keys(NodeId root) {
     for (NodeId id : cone(g(), {root}))
-      if (id == leaf) return true;
+      if (as<Gather>(g().node(id)) != nullptr && g().node(id).axes.has(Axis::j)) return true;
+    for (const Statement& statement : per_tile_)
+      if (const auto* map = std::get_if<Map>(&statement.kind))
+        for (NodeId id : cone(g(), {map->value}))
+          if (as<Gather>(g().node(id)) != nullptr) return true;
+    return false;
+  }
+
+  bool is_score(NodeId id) {
+    const auto* variable = as<Variable>(g().node(id));
+    return variable != nullptr && variable->name == program_.tile(plan_.scores_rows).name;
+  }
+  bool reads_score(NodeId root) {
+    for (NodeId id : cone(g(), {root}))
+      if (is_score(id)) return true;
     return false;
   }
 
