@@ -44,6 +44,20 @@ bool is_masked(const Graph& graph) {
   return mask == nullptr || mask->value == 0;
 }
 
+// Functions of the special units for every score: the softmax takes longer than the products, and waits that
+// keep order among groups only lengthen it.
+bool works_hard_on_scores(const Graph& graph) {
+  for (std::uint32_t v = 0; v < graph.size(); ++v) {
+    const Node& node = graph.node({v});
+    const auto* apply = as<Apply>(node);
+    if (apply == nullptr || !node.axes.has(Axis::i) || !node.axes.has(Axis::j)) continue;
+    if (apply->op == ScalarOp::tanh || apply->op == ScalarOp::exp || apply->op == ScalarOp::exp2 ||
+        apply->op == ScalarOp::log)
+      return true;
+  }
+  return false;
+}
+
 // The schedule with roles, for every row that takes the program and fits.
 std::vector<Schedule> pipelined(const Graph& graph, const Target& target, int vector_bytes, std::int64_t sq) {
   const ProgramInfo& info = graph.info();
@@ -67,7 +81,7 @@ std::vector<Schedule> pipelined(const Graph& graph, const Target& target, int ve
     schedule.kv_slots = row.kv_slots;
     schedule.consumer_registers = row.consumer_registers;
     schedule.producer_registers = row.producer_registers;
-    schedule.take_turns = row.take_turns && row.groups > 1;
+    schedule.take_turns = row.take_turns && row.groups > 1 && !works_hard_on_scores(graph);
     schedule.exponentials_first = is_masked(graph) ? row.exponentials_masked : row.exponentials_plain;
     schedule.trims = row.trims;
     schedule.source = "table";

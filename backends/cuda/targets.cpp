@@ -108,7 +108,7 @@ Rates h200() {
   Rates r = rates(132, 1.7, 128, 694, 4272);
   r.launch_us = 2.5;
   r.portable_share = 0.42;  // mma.sync does not reach the matrix rate there
-  r.pipeline_share = 0.88;
+  r.pipeline_share = 0.98;
   r.measured = true;
   return r;
 }
