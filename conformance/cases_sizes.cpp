@@ -37,6 +37,11 @@ std::vector<Case> shape_cases(CaseSet set) {
     }
   }
   for (std::int64_t batch : {0, 1, 3, 70}) cases.push_back(make_case(masked, {batch, 5, 9}));
+  // Long calls may get other tiles than short ones.
+  cases.push_back(make_case(masked, {1, 1100, 300}));
+  cases.push_back(make_case(open, {1, 1030, 65}));
+  const Dims wide{.heads = 1, .kv_heads = 1, .head_dim = 128, .dtype = DType::bf16};
+  cases.push_back(make_case(program("long", wide, "mask j - i < 3"), {1, 4130, 150}));
   return cases;
 }
 

@@ -12,11 +12,11 @@ constexpr const char* kCases[] = {
     "groups b=2 sq=300 skv=300 layout=bhsd data=normal check=value seed=1 :: attention causal { heads 4 "
     "kv_heads 2 "
     "head_dim 64 dtype bf16 score scale(0.125) mask causal normalize softmax }",
-    // No mask: no cleaner; a head dim of two panels that fills neither; rows past the end.
+    // No mask: no tile in doubt; a head dim of two panels that fills neither; rows past the end.
     "shapes b=1 sq=130 skv=257 layout=bshd data=normal check=value seed=2 :: attention open { heads 2 "
     "head_dim 72 "
     "dtype f16 score scale(0.1) normalize softmax }",
-    // Tiles left out on both sides, a sink, values that no row may see and that are not finite.
+    // Tiles left out on both sides, a sink, values that no row may see and that are not finite: careful runs.
     "poison b=1 sq=200 skv=260 layout=bhsd data=poison_masked check=same_bits seed=3 :: attention windowed { "
     "heads 2 "
     "head_dim 128 dtype bf16 param sink : f32[heads] mask window(100) normalize softmax(sink = sink[h]) }",

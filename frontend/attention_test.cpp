@@ -143,7 +143,7 @@ TEST_CASE("every mask of the C++ builder reaches the program") {
   const auto far = program.param("far", DType::boolean, {Size::heads});
   const Pair p;
   check_same(
-      program.mask(chunk(64) && prefix(7, Align::top_left) || document(ids))
+      program.mask((chunk(64) && prefix(7, Align::top_left)) || document(ids))
           .mask(document(ids, own) || packed(offsets) || length(ids(0, p.b())))
           .mask(global(2) || dilated(3, Align::top_left))
           .mask(block_mask(table, 64, 32) || !block_list(list, 16, 8))

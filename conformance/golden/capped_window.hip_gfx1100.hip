@@ -25,6 +25,12 @@ AF_FN float af_from_bits(af_u32 x) { return __builtin_bit_cast(float, x); }
 AF_FN bool af_is_finite_f32(float x) { return (af_bits(x) & 0x7f800000u) != 0x7f800000u; }
 AF_FN int af_imin(int a, int b) { return a < b ? a : b; }
 AF_FN int af_imax(int a, int b) { return a > b ? a : b; }
+AF_FN int af_bit_and(int a, int b) { return a & b; }
+AF_FN int af_bit_or(int a, int b) { return a | b; }
+AF_FN int af_bit_xor(int a, int b) { return a ^ b; }
+AF_FN int af_bit_not(int a) { return ~a; }
+AF_FN int af_shift_left(int a, int n) { return a << (n & 31); }
+AF_FN int af_shift_right(int a, int n) { return a >> (n & 31); }
 // Toward minus infinity, like Python's // and %; by zero gives zero.
 AF_FN int af_floordiv(int a, int b) {
   if (b == 0) return 0;
@@ -443,7 +449,7 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256), amdg
     // map row_max_before = row_max
     #pragma unroll
     for (int r = 0; r < 1; ++r) {
-      row_max_before[r] = row_max[r];
+      row_max_before[r] = row_max[0];
     }
     // reduce row_max = max onto itself of s
     #pragma unroll
@@ -457,17 +463,17 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256), amdg
     // map row_max_safe = select(row_max == -inf, 0.0, row_max)
     #pragma unroll
     for (int r = 0; r < 1; ++r) {
-      row_max_safe[r] = row_max[r] == -af_infinity ? 0.0f : row_max[r];
+      row_max_safe[r] = row_max[0] == -af_infinity ? 0.0f : row_max[0];
     }
     // map row_factor = exp2((row_max_before - row_max_safe) * 72.13475204444816)
     #pragma unroll
     for (int r = 0; r < 1; ++r) {
-      row_factor[r] = af_exp2((row_max_before[r] - row_max_safe[r]) * 72.13475f);
+      row_factor[r] = af_exp2((row_max_before[0] - row_max_safe[0]) * 72.13475f);
     }
     // map row_sum = row_sum * row_factor
     #pragma unroll
     for (int r = 0; r < 1; ++r) {
-      row_sum[r] = row_sum[r] * row_factor[r];
+      row_sum[r] = row_sum[0] * row_factor[0];
     }
     // map s = exp2((s - row_max_safe) * 72.13475204444816)
     #pragma unroll
@@ -515,12 +521,12 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256), amdg
   // map row_factor = select(row_sum == 0.0, 0.0, 1.0 / row_sum)
   #pragma unroll
   for (int r = 0; r < 1; ++r) {
-    row_factor[r] = row_sum[r] == 0.0f ? 0.0f : 1.0f / row_sum[r];
+    row_factor[r] = row_sum[0] == 0.0f ? 0.0f : 1.0f / row_sum[0];
   }
   // map row_sum = row_max * 50.0 + log(row_sum)
   #pragma unroll
   for (int r = 0; r < 1; ++r) {
-    row_sum[r] = row_max[r] * 50.0f + af_log(row_sum[r]);
+    row_sum[r] = row_max[0] * 50.0f + af_log(row_sum[0]);
   }
   // scale o rows by row_factor
   #pragma unroll
@@ -548,18 +554,20 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256), amdg
   af_barrier_workgroup();
   // restore non-finite values of v into o if has_nonfinite
   if (*has_nonfinite != 0) {
-    for (int e = thread; e < 16384; e += 256) {
-      const int i = q_begin + e / 128, d = e % 128;
-      float extra = 0.0f;
-      bool found = false;
-      for (int j = tile_begin * 32; i < sq && j < key_end; ++j) {
-        const float v_jd = af_from_bf16(reinterpret_cast<const af_bf16*>(args.v_ptr)[v_base + af_i64(j) * args.v_stride_s + d]);
+    #pragma unroll 1
+    for (int d = thread; d < 128; d += 256) {
+      #pragma unroll 1
+      for (int j = tile_begin * 32; j < key_end; ++j) {
+        const af_i64 row_base = v_base + af_i64(j) * args.v_stride_s;
+        const float v_jd = af_from_bf16(reinterpret_cast<const af_bf16*>(args.v_ptr)[row_base + d]);
         if (af_is_finite_f32(v_jd)) continue;
-        const int t2 = i + (skv - sq);
-        if (j < skv && (t2 - j < 4096 && t2 >= j)) { extra += v_jd; found = true; }
-      }
-      if (found) {
-        reinterpret_cast<af_bf16*>(args.o_ptr)[o_base + af_i64(i) * args.o_stride_s + d] = af_to_bf16(af_from_bf16(reinterpret_cast<const af_bf16*>(args.o_ptr)[o_base + af_i64(i) * args.o_stride_s + d]) + extra);
+        #pragma unroll 1
+        for (int i = q_begin; i < q_begin + 128 && i < sq; ++i) {
+          const int t2 = i + (skv - sq);
+          if (j < skv && (t2 - j < 4096 && t2 >= j)) {
+            reinterpret_cast<af_bf16*>(args.o_ptr)[o_base + af_i64(i) * args.o_stride_s + d] = af_to_bf16(af_from_bf16(reinterpret_cast<const af_bf16*>(args.o_ptr)[o_base + af_i64(i) * args.o_stride_s + d]) + v_jd);
+          }
+        }
       }
     }
   }

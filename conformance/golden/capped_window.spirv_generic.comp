@@ -26,6 +26,12 @@ layout(local_size_x = 64) in;
 AF_FN bool af_is_finite_f32(float x) { return (af_bits(x) & 0x7f800000u) != 0x7f800000u; }
 AF_FN int af_imin(int a, int b) { return a < b ? a : b; }
 AF_FN int af_imax(int a, int b) { return a > b ? a : b; }
+AF_FN int af_bit_and(int a, int b) { return a & b; }
+AF_FN int af_bit_or(int a, int b) { return a | b; }
+AF_FN int af_bit_xor(int a, int b) { return a ^ b; }
+AF_FN int af_bit_not(int a) { return ~a; }
+AF_FN int af_shift_left(int a, int n) { return a << (n & 31); }
+AF_FN int af_shift_right(int a, int n) { return a >> (n & 31); }
 // Toward minus infinity, like Python's // and %; by zero gives zero.
 AF_FN int af_floordiv(int a, int b) {
   if (b == 0) return 0;
@@ -443,18 +449,17 @@ void main() {
   af_barrier();
   // restore non-finite values of v into o if has_nonfinite
   if (has_nonfinite != 0) {
-    for (int e = thread; e < 8192; e += 64) {
-      const int i = q_begin + e / 128, d = e % 128;
-      float extra = 0.0f;
-      bool found = false;
-      for (int j = tile_begin * 16; i < sq && j < key_end; ++j) {
-        const float v_jd = af_load_bf16(args.v_ptr, v_base + af_i64(j) * args.v_stride_s + d);
+    for (int d = thread; d < 128; d += 64) {
+      for (int j = tile_begin * 16; j < key_end; ++j) {
+        const af_i64 row_base = v_base + af_i64(j) * args.v_stride_s;
+        const float v_jd = af_load_bf16(args.v_ptr, row_base + d);
         if (af_is_finite_f32(v_jd)) continue;
-        const int t2 = i + (skv - sq);
-        if (j < skv && (t2 - j < 4096 && t2 >= j)) { extra += v_jd; found = true; }
-      }
-      if (found) {
-        af_store_bf16(args.o_ptr, o_base + af_i64(i) * args.o_stride_s + d, af_reload_bf16(args.o_ptr, o_base + af_i64(i) * args.o_stride_s + d) + extra);
+        for (int i = q_begin; i < q_begin + 64 && i < sq; ++i) {
+          const int t2 = i + (skv - sq);
+          if (j < skv && (t2 - j < 4096 && t2 >= j)) {
+            af_store_bf16(args.o_ptr, o_base + af_i64(i) * args.o_stride_s + d, af_reload_bf16(args.o_ptr, o_base + af_i64(i) * args.o_stride_s + d) + v_jd);
+          }
+        }
       }
     }
   }

@@ -25,6 +25,12 @@ AF_FN float af_from_bits(af_u32 x) { return __builtin_bit_cast(float, x); }
 AF_FN bool af_is_finite_f32(float x) { return (af_bits(x) & 0x7f800000u) != 0x7f800000u; }
 AF_FN int af_imin(int a, int b) { return a < b ? a : b; }
 AF_FN int af_imax(int a, int b) { return a > b ? a : b; }
+AF_FN int af_bit_and(int a, int b) { return a & b; }
+AF_FN int af_bit_or(int a, int b) { return a | b; }
+AF_FN int af_bit_xor(int a, int b) { return a ^ b; }
+AF_FN int af_bit_not(int a) { return ~a; }
+AF_FN int af_shift_left(int a, int n) { return a << (n & 31); }
+AF_FN int af_shift_right(int a, int n) { return a >> (n & 31); }
 // Toward minus infinity, like Python's // and %; by zero gives zero.
 AF_FN int af_floordiv(int a, int b) {
   if (b == 0) return 0;
@@ -487,7 +493,7 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256), amdg
     // map row_max_before = row_max
     #pragma unroll
     for (int r = 0; r < 1; ++r) {
-      row_max_before[r] = row_max[r];
+      row_max_before[r] = row_max[0];
     }
     // reduce row_max = max onto itself of s
     #pragma unroll
@@ -501,17 +507,17 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256), amdg
     // map row_max_safe = select(row_max == -inf, 0.0, row_max)
     #pragma unroll
     for (int r = 0; r < 1; ++r) {
-      row_max_safe[r] = row_max[r] == -af_infinity ? 0.0f : row_max[r];
+      row_max_safe[r] = row_max[0] == -af_infinity ? 0.0f : row_max[0];
     }
     // map row_factor = exp2(row_max_before * 0.18033688011112042 - row_max_safe * 0.18033688011112042)
     #pragma unroll
     for (int r = 0; r < 1; ++r) {
-      row_factor[r] = af_exp2(row_max_before[r] * 0.18033688f - row_max_safe[r] * 0.18033688f);
+      row_factor[r] = af_exp2(row_max_before[0] * 0.18033688f - row_max_safe[0] * 0.18033688f);
     }
     // map row_sum = row_sum * row_factor
     #pragma unroll
     for (int r = 0; r < 1; ++r) {
-      row_sum[r] = row_sum[r] * row_factor[r];
+      row_sum[r] = row_sum[0] * row_factor[0];
     }
     // map s = exp2(s * 0.18033688011112042 - row_max_safe * 0.18033688011112042)
     #pragma unroll
@@ -559,12 +565,12 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256), amdg
   // map row_factor = select(row_sum == 0.0, 0.0, 1.0 / row_sum)
   #pragma unroll
   for (int r = 0; r < 1; ++r) {
-    row_factor[r] = row_sum[r] == 0.0f ? 0.0f : 1.0f / row_sum[r];
+    row_factor[r] = row_sum[0] == 0.0f ? 0.0f : 1.0f / row_sum[0];
   }
   // map row_sum = row_max * 0.125 + log(row_sum)
   #pragma unroll
   for (int r = 0; r < 1; ++r) {
-    row_sum[r] = row_max[r] * 0.125f + af_log(row_sum[r]);
+    row_sum[r] = row_max[0] * 0.125f + af_log(row_sum[0]);
   }
   // scale o rows by row_factor
   #pragma unroll
@@ -592,17 +598,19 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256), amdg
   af_barrier_workgroup();
   // restore non-finite values of v into o if has_nonfinite
   if (*has_nonfinite != 0) {
-    for (int e = thread; e < 8192; e += 256) {
-      const int i = q_begin + e / 64, d = e % 64;
-      float extra = 0.0f;
-      bool found = false;
-      for (int j = tile_begin * 32; i < sq && j < key_end; ++j) {
-        const float v_jd = af_from_f16(reinterpret_cast<const af_f16*>(args.v_ptr)[v_base + af_i64(j) * args.v_stride_s + d]);
+    #pragma unroll 1
+    for (int d = thread; d < 64; d += 256) {
+      #pragma unroll 1
+      for (int j = tile_begin * 32; j < key_end; ++j) {
+        const af_i64 row_base = v_base + af_i64(j) * args.v_stride_s;
+        const float v_jd = af_from_f16(reinterpret_cast<const af_f16*>(args.v_ptr)[row_base + d]);
         if (af_is_finite_f32(v_jd)) continue;
-        if (j < skv && i + (skv - sq) >= j) { extra += v_jd; found = true; }
-      }
-      if (found) {
-        reinterpret_cast<af_f16*>(args.o_ptr)[o_base + af_i64(i) * args.o_stride_s + d] = af_to_f16(af_from_f16(reinterpret_cast<const af_f16*>(args.o_ptr)[o_base + af_i64(i) * args.o_stride_s + d]) + extra);
+        #pragma unroll 1
+        for (int i = q_begin; i < q_begin + 128 && i < sq; ++i) {
+          if (j < skv && i + (skv - sq) >= j) {
+            reinterpret_cast<af_f16*>(args.o_ptr)[o_base + af_i64(i) * args.o_stride_s + d] = af_to_f16(af_from_f16(reinterpret_cast<const af_f16*>(args.o_ptr)[o_base + af_i64(i) * args.o_stride_s + d]) + v_jd);
+          }
+        }
       }
     }
   }

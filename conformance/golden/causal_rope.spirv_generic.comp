@@ -26,6 +26,12 @@ layout(local_size_x = 128) in;
 AF_FN bool af_is_finite_f32(float x) { return (af_bits(x) & 0x7f800000u) != 0x7f800000u; }
 AF_FN int af_imin(int a, int b) { return a < b ? a : b; }
 AF_FN int af_imax(int a, int b) { return a > b ? a : b; }
+AF_FN int af_bit_and(int a, int b) { return a & b; }
+AF_FN int af_bit_or(int a, int b) { return a | b; }
+AF_FN int af_bit_xor(int a, int b) { return a ^ b; }
+AF_FN int af_bit_not(int a) { return ~a; }
+AF_FN int af_shift_left(int a, int n) { return a << (n & 31); }
+AF_FN int af_shift_right(int a, int n) { return a >> (n & 31); }
 // Toward minus infinity, like Python's // and %; by zero gives zero.
 AF_FN int af_floordiv(int a, int b) {
   if (b == 0) return 0;
@@ -448,17 +454,16 @@ void main() {
   af_barrier();
   // restore non-finite values of v into o if has_nonfinite
   if (has_nonfinite != 0) {
-    for (int e = thread; e < 8192; e += 128) {
-      const int i = q_begin + e / 64, d = e % 64;
-      float extra = 0.0f;
-      bool found = false;
-      for (int j = tile_begin * 16; i < sq && j < key_end; ++j) {
-        const float v_jd = af_load_f16(args.v_ptr, v_base + af_i64(j) * args.v_stride_s + d);
+    for (int d = thread; d < 64; d += 128) {
+      for (int j = tile_begin * 16; j < key_end; ++j) {
+        const af_i64 row_base = v_base + af_i64(j) * args.v_stride_s;
+        const float v_jd = af_load_f16(args.v_ptr, row_base + d);
         if (af_is_finite_f32(v_jd)) continue;
-        if (j < skv && i + (skv - sq) >= j) { extra += v_jd; found = true; }
-      }
-      if (found) {
-        af_store_f16(args.o_ptr, o_base + af_i64(i) * args.o_stride_s + d, af_reload_f16(args.o_ptr, o_base + af_i64(i) * args.o_stride_s + d) + extra);
+        for (int i = q_begin; i < q_begin + 128 && i < sq; ++i) {
+          if (j < skv && i + (skv - sq) >= j) {
+            af_store_f16(args.o_ptr, o_base + af_i64(i) * args.o_stride_s + d, af_reload_f16(args.o_ptr, o_base + af_i64(i) * args.o_stride_s + d) + v_jd);
+          }
+        }
       }
     }
   }

@@ -16,6 +16,12 @@ AF_FN float af_from_bits(af_u32 x) { return __uint_as_float(x); }
 AF_FN bool af_is_finite_f32(float x) { return (af_bits(x) & 0x7f800000u) != 0x7f800000u; }
 AF_FN int af_imin(int a, int b) { return a < b ? a : b; }
 AF_FN int af_imax(int a, int b) { return a > b ? a : b; }
+AF_FN int af_bit_and(int a, int b) { return a & b; }
+AF_FN int af_bit_or(int a, int b) { return a | b; }
+AF_FN int af_bit_xor(int a, int b) { return a ^ b; }
+AF_FN int af_bit_not(int a) { return ~a; }
+AF_FN int af_shift_left(int a, int n) { return a << (n & 31); }
+AF_FN int af_shift_right(int a, int n) { return a >> (n & 31); }
 // Toward minus infinity, like Python's // and %; by zero gives zero.
 AF_FN int af_floordiv(int a, int b) {
   if (b == 0) return 0;
@@ -55,11 +61,13 @@ AF_FN float af_max(float a, float b) { return fmaxf(a, b); }
 AF_FN float af_floor(float x) { return floorf(x); }
 AF_FN float af_exp(float x) { return expf(x); }
 AF_FN float af_exp2(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-AF_FN float af_log(float x) { return logf(x); }
+AF_FN float af_log(float x) { return __logf(x); }
 AF_FN float af_log2(float x) { return log2f(x); }
 AF_FN float af_sqrt(float x) { return sqrtf(x); }
 AF_FN float af_rsqrt(float x) { return rsqrtf(x); }
-AF_FN float af_tanh(float x) { return tanhf(x); }
+AF_FN float af_reciprocal(float x) { float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+// To 1.2e-7, absolute.
+AF_FN float af_tanh(float x) { return 1.0f - 2.0f * af_reciprocal(1.0f + af_exp2(x * 2.8853901f)); }
 AF_FN float af_from_f16(af_f16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y; }
 AF_FN float af_from_bf16(af_bf16 x) { return af_from_bits(af_u32(x) << 16); }
 AF_FN af_f16 af_to_f16(float x) { af_f16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y; }
@@ -456,17 +464,19 @@ extern "C" __global__ void __launch_bounds__(128) attention_sink_bias(const __gr
   __syncthreads();
   // restore non-finite values of v into o if has_nonfinite
   if (*has_nonfinite != 0) {
-    for (int e = thread; e < 4096; e += 128) {
-      const int i = q_begin + e / 32, d = e % 32;
-      float extra = 0.0f;
-      bool found = false;
-      for (int j = tile_begin * 32; i < sq && j < key_end; ++j) {
-        const float v_jd = reinterpret_cast<const float*>(args.v_ptr)[v_base + af_i64(j) * args.v_stride_s + d];
+    #pragma unroll 1
+    for (int d = thread; d < 32; d += 128) {
+      #pragma unroll 1
+      for (int j = tile_begin * 32; j < key_end; ++j) {
+        const af_i64 row_base = v_base + af_i64(j) * args.v_stride_s;
+        const float v_jd = reinterpret_cast<const float*>(args.v_ptr)[row_base + d];
         if (af_is_finite_f32(v_jd)) continue;
-        if (j < skv && (i >= j || j < 4)) { extra += v_jd; found = true; }
-      }
-      if (found) {
-        reinterpret_cast<float*>(args.o_ptr)[o_base + af_i64(i) * args.o_stride_s + d] = reinterpret_cast<const float*>(args.o_ptr)[o_base + af_i64(i) * args.o_stride_s + d] + extra;
+        #pragma unroll 1
+        for (int i = q_begin; i < q_begin + 128 && i < sq; ++i) {
+          if (j < skv && (i >= j || j < 4)) {
+            reinterpret_cast<float*>(args.o_ptr)[o_base + af_i64(i) * args.o_stride_s + d] = reinterpret_cast<const float*>(args.o_ptr)[o_base + af_i64(i) * args.o_stride_s + d] + v_jd;
+          }
+        }
       }
     }
   }

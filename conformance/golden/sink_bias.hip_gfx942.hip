@@ -25,6 +25,12 @@ AF_FN float af_from_bits(af_u32 x) { return __builtin_bit_cast(float, x); }
 AF_FN bool af_is_finite_f32(float x) { return (af_bits(x) & 0x7f800000u) != 0x7f800000u; }
 AF_FN int af_imin(int a, int b) { return a < b ? a : b; }
 AF_FN int af_imax(int a, int b) { return a > b ? a : b; }
+AF_FN int af_bit_and(int a, int b) { return a & b; }
+AF_FN int af_bit_or(int a, int b) { return a | b; }
+AF_FN int af_bit_xor(int a, int b) { return a ^ b; }
+AF_FN int af_bit_not(int a) { return ~a; }
+AF_FN int af_shift_left(int a, int n) { return a << (n & 31); }
+AF_FN int af_shift_right(int a, int n) { return a >> (n & 31); }
 // Toward minus infinity, like Python's // and %; by zero gives zero.
 AF_FN int af_floordiv(int a, int b) {
   if (b == 0) return 0;
@@ -515,17 +521,19 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(128, 128), amdg
   af_barrier_workgroup();
   // restore non-finite values of v into o if has_nonfinite
   if (*has_nonfinite != 0) {
-    for (int e = thread; e < 4096; e += 128) {
-      const int i = q_begin + e / 32, d = e % 32;
-      float extra = 0.0f;
-      bool found = false;
-      for (int j = tile_begin * 32; i < sq && j < key_end; ++j) {
-        const float v_jd = reinterpret_cast<const float*>(args.v_ptr)[v_base + af_i64(j) * args.v_stride_s + d];
+    #pragma unroll 1
+    for (int d = thread; d < 32; d += 128) {
+      #pragma unroll 1
+      for (int j = tile_begin * 32; j < key_end; ++j) {
+        const af_i64 row_base = v_base + af_i64(j) * args.v_stride_s;
+        const float v_jd = reinterpret_cast<const float*>(args.v_ptr)[row_base + d];
         if (af_is_finite_f32(v_jd)) continue;
-        if (j < skv && (i >= j || j < 4)) { extra += v_jd; found = true; }
-      }
-      if (found) {
-        reinterpret_cast<float*>(args.o_ptr)[o_base + af_i64(i) * args.o_stride_s + d] = reinterpret_cast<const float*>(args.o_ptr)[o_base + af_i64(i) * args.o_stride_s + d] + extra;
+        #pragma unroll 1
+        for (int i = q_begin; i < q_begin + 128 && i < sq; ++i) {
+          if (j < skv && (i >= j || j < 4)) {
+            reinterpret_cast<float*>(args.o_ptr)[o_base + af_i64(i) * args.o_stride_s + d] = reinterpret_cast<const float*>(args.o_ptr)[o_base + af_i64(i) * args.o_stride_s + d] + v_jd;
+          }
+        }
       }
     }
   }
