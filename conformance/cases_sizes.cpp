@@ -70,7 +70,7 @@ std::vector<Case> head_dim_cases(CaseSet set) {
   std::vector<Case> cases;
   for (int head_dim = 8; head_dim <= 256; head_dim += 8) {
     constexpr int kQuick[] = {8, 16, 24, 40, 64, 72, 80, 96, 104, 128, 192, 256};
-    const bool quick = std::find(std::begin(kQuick), std::end(kQuick), head_dim) != std::end(kQuick);
+    const bool quick = std::ranges::find(kQuick, head_dim) != std::end(kQuick);
     for (DType dtype : kDtypes) {
       const DType second = head_dim % 16 == 0 ? DType::f32 : DType::bf16;
       if (set == CaseSet::quick && (!quick || (dtype != DType::f16 && dtype != second))) continue;

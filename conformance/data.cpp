@@ -77,11 +77,11 @@ TensorLayout captured_tensor(Layout layout, DType dtype, const std::vector<std::
       break;
     case Layout::sbhd:
     case Layout::mixed:
-      std::reverse(order.begin(), order.end());
+      std::ranges::reverse(order);
       break;
     case Layout::padded:
     case Layout::odd:
-      std::fill(extra.begin(), extra.end(), 1);
+      std::ranges::fill(extra, 1);
       break;
   }
   TensorLayout result{dtype, shape, nested(shape, order, extra)};

@@ -14,7 +14,7 @@ HostTensor poisoned(const Placement& placement) {
 }
 
 void append_elements(const HostTensor& tensor, std::vector<double>& values, std::vector<std::byte>& bits) {
-  const std::size_t size = std::size_t(size_in_bytes(tensor.layout.dtype));
+  const auto size = std::size_t(size_in_bytes(tensor.layout.dtype));
   for_each_index(tensor.layout.shape, [&](std::span<const std::int64_t> index) {
     values.push_back(tensor.get(index));
     const auto at = tensor.bytes.begin() + std::ptrdiff_t(std::size_t(tensor.layout.offset(index)) * size);
@@ -87,7 +87,7 @@ Status Executor::launch(const Prepared& call) {
   return call.executable->launch(call.bound, site);
 }
 
-Result<Observed> Executor::read(const Prepared& call) {
+Result<Observed> Executor::read(const Prepared& call) const {
   if (auto status = device().synchronize(); !status) return status.errors();
   Observed observed;
   for (const auto& [name, tensor] : call.tensors) {

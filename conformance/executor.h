@@ -43,7 +43,7 @@ class Executor {
   Result<Prepared> prepare(const Graph& graph, const std::string& program_text, const Inputs& inputs,
                            const Sizes& sizes, Layout outputs, Rotation rotation = Rotation::automatic);
   Status launch(const Prepared& call);  // asynchronous
-  Result<Observed> read(const Prepared& call);
+  Result<Observed> read(const Prepared& call) const;
 
   // prepare, launch, read.
   Result<Observed> run(const Graph& graph, const Case& c, const Inputs& inputs);

@@ -19,8 +19,7 @@ Result<GuardedTensor> GuardedTensor::create(Device& device, std::string name, co
   guarded.layout_ = tensor.layout;
   guarded.begin_ = kGuardBytes + std::size_t(offset) * std::size_t(size_in_bytes(tensor.layout.dtype));
   guarded.expected_.assign(guarded.begin_ + tensor.bytes.size() + kGuardBytes, kGuard);
-  std::copy(tensor.bytes.begin(), tensor.bytes.end(),
-            guarded.expected_.begin() + std::ptrdiff_t(guarded.begin_));
+  std::ranges::copy(tensor.bytes, guarded.expected_.begin() + std::ptrdiff_t(guarded.begin_));
   auto buffer = device.allocate(guarded.expected_.size());
   if (!buffer) return buffer.errors();
   guarded.buffer_ = *buffer;
@@ -33,7 +32,7 @@ DeviceTensor GuardedTensor::device_tensor() const { return {layout_, buffer_->ad
 Result<HostTensor> GuardedTensor::read(Device& device, bool constant, std::string& damage) const {
   std::vector<std::byte> bytes(expected_.size());
   if (auto status = device.download(*buffer_, 0, bytes); !status) return status.errors();
-  const std::size_t element = std::size_t(size_in_bytes(layout_.dtype));
+  const auto element = std::size_t(size_in_bytes(layout_.dtype));
   const std::size_t tensor_bytes = std::size_t(layout_.span_elements()) * element;
   const auto tensor_begin = bytes.begin() + std::ptrdiff_t(begin_);
   HostTensor tensor{layout_, {tensor_begin, tensor_begin + std::ptrdiff_t(tensor_bytes)}};

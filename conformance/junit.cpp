@@ -36,8 +36,8 @@ std::string escaped(std::string_view text) {
 
 std::string test_case(const Outcome& outcome) {
   const std::string open =
-      fmt::format("    <testcase classname=\"{}\" name=\"{}\" time=\"{:.3f}\"",
-                  escaped(outcome.tested.family), escaped(to_line(outcome.tested)), outcome.seconds);
+      fmt::format(R"(    <testcase classname="{}" name="{}" time="{:.3f}")", escaped(outcome.tested.family),
+                  escaped(to_line(outcome.tested)), outcome.seconds);
   switch (outcome.verdict) {
     case Verdict::passed:
       return open + "/>\n";

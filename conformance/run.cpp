@@ -158,9 +158,9 @@ Outcome run_case(Executor& executor, const Case& c) {
 
 bool is_refusal(const Diagnostics& diagnostics) {
   constexpr std::string_view kRefusals[] = {"schedule.does-not-fit", "target.", "toolkit.missing"};
-  return std::any_of(diagnostics.begin(), diagnostics.end(), [&](const Diagnostic& diagnostic) {
-    return std::any_of(std::begin(kRefusals), std::end(kRefusals),
-                       [&](std::string_view prefix) { return diagnostic.code.starts_with(prefix); });
+  return std::ranges::any_of(diagnostics, [&](const Diagnostic& diagnostic) {
+    return std::ranges::any_of(kRefusals,
+                               [&](std::string_view prefix) { return diagnostic.code.starts_with(prefix); });
   });
 }
 

@@ -119,8 +119,7 @@ std::string claims_text(const std::vector<SupportCell>& cells, const std::string
   for (const SupportCell& cell : cells) {
     if (cell.target != target || cell.dtype != dtype) continue;
     const std::string text = claim(cell);
-    auto found =
-        std::find_if(claims.begin(), claims.end(), [&](const auto& known) { return known.first == text; });
+    auto found = std::ranges::find_if(claims, [&](const auto& known) { return known.first == text; });
     if (found == claims.end()) found = claims.insert(claims.end(), {text, {}});
     found->second.push_back(&cell);
   }
@@ -141,8 +140,7 @@ std::vector<std::pair<std::string, std::string>> rows(const std::vector<SupportC
     std::string columns;
     for (DType dtype : kDtypes) columns += fmt::format(" {} |", claims_text(cells, cell.target, dtype));
     const std::string name = fmt::format("`{}`", cell.target);
-    const auto alike =
-        std::find_if(result.begin(), result.end(), [&](const auto& row) { return row.second == columns; });
+    const auto alike = std::ranges::find_if(result, [&](const auto& row) { return row.second == columns; });
     if (alike == result.end())
       result.emplace_back(name, columns);
     else

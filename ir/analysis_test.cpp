@@ -171,7 +171,7 @@ TEST_CASE("the range of a random expression holds its values") {
   Expressions random(kSeed);
   for (int trial = 0; trial < 3000; ++trial) {
     Graph graph = program_graph();
-    const ValueType type = ValueType(random.draw(0, 2));
+    const auto type = ValueType(random.draw(0, 2));
     const NodeId root = random.build(graph, type, random.draw(1, 4));
     const int i = random.draw(-3, 40), j = random.draw(0, 40), rows = random.draw(1, 9),
               skv = random.draw(0, 50);

@@ -47,17 +47,17 @@ double Evaluator::operator()(const EvaluateContext& context) {
 
 double Evaluator::run(const Step& step, const EvaluateContext& context) {
   const std::span<const std::size_t> operands(slots_.data() + step.first, step.count);
-  if (const Apply* apply = as<Apply>(*step.node)) {
+  if (const auto* apply = as<Apply>(*step.node)) {
     const ScalarOpInfo& op = info(apply->op);
     ATTNFUSE_CHECK(operands.size() == std::size_t(op.arity), "an operation has the wrong number of operands");
     double x[3] = {};
     for (std::size_t k = 0; k < operands.size(); ++k) x[k] = values_[operands[k]];
     return op.value({x, operands.size()});
   }
-  if (const Constant* constant = as<Constant>(*step.node)) return constant->value;
-  if (const Index* index = as<Index>(*step.node)) return double(context.index[std::size_t(index->axis)]);
-  if (const SizeOf* size = as<SizeOf>(*step.node)) return double(size_value(*graph_, size->size, context));
-  if (const Gather* tensor = as<Gather>(*step.node)) return gather(tensor->tensor, operands, context);
+  if (const auto* constant = as<Constant>(*step.node)) return constant->value;
+  if (const auto* index = as<Index>(*step.node)) return double(context.index[std::size_t(index->axis)]);
+  if (const auto* size = as<SizeOf>(*step.node)) return double(size_value(*graph_, size->size, context));
+  if (const auto* tensor = as<Gather>(*step.node)) return gather(tensor->tensor, operands, context);
   ATTNFUSE_CHECK(context.leaf, "an expression has a leaf, and the context supplies none");
   return context.leaf(step.id);
 }

@@ -96,18 +96,18 @@ std::string index_name(Axis axis) { return std::string(name(axis == Axis::g ? Ax
 
 Text attn_text(const Graph& graph, NodeId id, const std::vector<Text>& operands) {
   const Node& node = graph.node(id);
-  if (const Apply* apply = as<Apply>(node)) return applied(info(apply->op), operands);
-  if (const Constant* value = as<Constant>(node)) return constant(node, value->value);
-  if (const SizeOf* size = as<SizeOf>(node)) return {std::string(name(size->size))};
-  if (const Index* index = as<Index>(node)) return {index_name(index->axis)};
-  if (const Variable* variable = as<Variable>(node)) return {variable->name};
+  if (const auto* apply = as<Apply>(node)) return applied(info(apply->op), operands);
+  if (const auto* value = as<Constant>(node)) return constant(node, value->value);
+  if (const auto* size = as<SizeOf>(node)) return {std::string(name(size->size))};
+  if (const auto* index = as<Index>(node)) return {index_name(index->axis)};
+  if (const auto* variable = as<Variable>(node)) return {variable->name};
   if (as<Input>(node) || as<Scores>(node)) return {"x"};
-  if (const Gather* gather = as<Gather>(node)) {
+  if (const auto* gather = as<Gather>(node)) {
     const std::string& tensor = graph.tensor(gather->tensor).name;
     return {operands.empty() ? tensor : fmt::format("{}[{}]", tensor, joined(operands, ", "))};
   }
   std::string call = label(graph, id);
-  std::replace(call.begin(), call.end(), ' ', '_');
+  std::ranges::replace(call, ' ', '_');
   return {fmt::format("{}({})", call, joined(operands, ", "))};
 }
 
@@ -139,14 +139,14 @@ Text latex_applied(const ScalarOpInfo& op, const std::vector<Text>& operands) {
 
 Text latex_text(const Graph& graph, NodeId id, const std::vector<Text>& operands) {
   const Node& node = graph.node(id);
-  if (const Apply* apply = as<Apply>(node)) return latex_applied(info(apply->op), operands);
-  if (const Constant* value = as<Constant>(node)) return constant(node, value->value);
-  if (const SizeOf* size = as<SizeOf>(node)) return {word(name(size->size))};
-  if (const Index* index = as<Index>(node)) return {std::string(name(index->axis))};
-  if (const Variable* variable = as<Variable>(node)) return {word(variable->name)};
-  if (const Input* input = as<Input>(node)) return {word(graph.tensor(input->tensor).name)};
+  if (const auto* apply = as<Apply>(node)) return latex_applied(info(apply->op), operands);
+  if (const auto* value = as<Constant>(node)) return constant(node, value->value);
+  if (const auto* size = as<SizeOf>(node)) return {word(name(size->size))};
+  if (const auto* index = as<Index>(node)) return {std::string(name(index->axis))};
+  if (const auto* variable = as<Variable>(node)) return {word(variable->name)};
+  if (const auto* input = as<Input>(node)) return {word(graph.tensor(input->tensor).name)};
   if (as<Scores>(node)) return {"x"};
-  if (const Gather* gather = as<Gather>(node)) {
+  if (const auto* gather = as<Gather>(node)) {
     const std::string tensor = word(graph.tensor(gather->tensor).name);
     return {operands.empty() ? tensor : fmt::format("{}_{{{}}}", tensor, joined(operands, ", "))};
   }

@@ -118,8 +118,8 @@ TensorId Graph::add_tensor(TensorInfo info) {
   return {std::uint32_t(tensors_.size() - 1)};
 }
 
-NodeId Graph::add_like(Node node, std::span<const NodeId> operands) {
-  const auto vertex = std::uint32_t(add_vertex(std::move(node), adjacency_->list));
+NodeId Graph::add_like(const Node& node, std::span<const NodeId> operands) {
+  const auto vertex = std::uint32_t(add_vertex(node, adjacency_->list));
   int position = 0;
   for (NodeId operand : operands) {
     ATTNFUSE_CHECK(operand.value < vertex, "an operand does not exist");

@@ -169,7 +169,7 @@ class Graph {
   NodeId add(NodeKind kind, std::initializer_list<NodeId> operands = {}, Where where = {});
 
   // Appends a node whose type and axes are given: a copy from another graph, with operands of this one.
-  NodeId add_like(Node node, std::span<const NodeId> operands);
+  NodeId add_like(const Node& node, std::span<const NodeId> operands);
 
   // Shorthands used by blocks and passes.
   NodeId constant(double value, ValueType type = ValueType::f32);

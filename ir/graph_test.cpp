@@ -93,7 +93,7 @@ TEST_CASE("rewriting copies what is live and replaces what it is asked to") {
 
   const Graph doubled =
       rewrite_live(graph, [](Graph& to, const Graph& from, NodeId id, std::span<const NodeId> operands) {
-        const Apply* apply = as<Apply>(from.node(id));
+        const auto* apply = as<Apply>(from.node(id));
         if (!apply || apply->op != ScalarOp::mul) return NodeId{};
         return to.apply(ScalarOp::add, {operands[0], operands[0]});
       });

@@ -27,7 +27,7 @@ Interval table_range(const TensorInfo& tensor, ValueType type) {
 Interval node_range(const Graph& graph, NodeId id, std::span<const Interval> ranges,
                     const IntervalContext& context) {
   const Node& node = graph.node(id);
-  if (const Apply* apply = as<Apply>(node)) {
+  if (const auto* apply = as<Apply>(node)) {
     const std::vector<NodeId> operands = graph.operands(id);
     ATTNFUSE_CHECK(operands.size() == std::size_t(info(apply->op).arity),
                    "an operation has the wrong number of operands");
@@ -35,10 +35,10 @@ Interval node_range(const Graph& graph, NodeId id, std::span<const Interval> ran
     for (std::size_t k = 0; k < operands.size(); ++k) x[k] = ranges[operands[k].value];
     return info(apply->op).range({x, operands.size()});
   }
-  if (const Constant* constant = as<Constant>(node)) return point(constant->value);
-  if (const Index* index = as<Index>(node)) return context.index[std::size_t(index->axis)];
-  if (const Gather* gather = as<Gather>(node)) return table_range(graph.tensor(gather->tensor), node.type);
-  if (const SizeOf* size = as<SizeOf>(node)) {
+  if (const auto* constant = as<Constant>(node)) return point(constant->value);
+  if (const auto* index = as<Index>(node)) return context.index[std::size_t(index->axis)];
+  if (const auto* gather = as<Gather>(node)) return table_range(graph.tensor(gather->tensor), node.type);
+  if (const auto* size = as<SizeOf>(node)) {
     const std::optional<int> fixed = graph.info().size(size->size);
     return fixed ? point(*fixed) : context.sizes[std::size_t(size->size)];
   }

@@ -68,7 +68,7 @@ constexpr ScalarOpInfo kOps[] = {
     {ScalarOp::imul, "imul", 2, {i32, i32}, i32, [](Values x) { return x[0] * x[1]; },
      range::imul, nullptr, "$0 * $1", P::multiplicative, "$0 \\cdot $1"},
     {ScalarOp::idiv, "idiv", 2, {i32, i32}, i32, [](Values x) { return x[1] == 0 ? 0 : std::floor(x[0] / x[1]); },
-     range::idiv, nullptr, "af_floordiv($0, $1)", P::primary, "\\lfloor\\frac{$0}{$1}\\rfloor"},
+     range::idiv, nullptr, "af_floordiv($0, $1)", P::primary, R"(\lfloor\frac{$0}{$1}\rfloor)"},
     {ScalarOp::imod, "imod", 2, {i32, i32}, i32,
      [](Values x) { return x[1] == 0 ? 0 : x[0] - std::floor(x[0] / x[1]) * x[1]; },
      range::imod, nullptr, "af_floormod($0, $1)", P::primary, "({$0} \\bmod {$1})"},
@@ -132,10 +132,10 @@ constexpr ScalarOpInfo kOps[] = {
     // choice
     {ScalarOp::select, "select", 3, {boolean, f32, f32}, f32, [](Values x) { return x[0] != 0 ? x[1] : x[2]; },
      range::select, vjp::select, "$0 ? $1 : $2", P::ternary,
-     "\\begin{cases}{$1} & \\text{if }{$0} \\\\ {$2} & \\text{otherwise}\\end{cases}"},
+     R"(\begin{cases}{$1} & \text{if }{$0} \\ {$2} & \text{otherwise}\end{cases})"},
     {ScalarOp::iselect, "iselect", 3, {boolean, i32, i32}, i32, [](Values x) { return x[0] != 0 ? x[1] : x[2]; },
      range::select, nullptr, "$0 ? $1 : $2", P::ternary,
-     "\\begin{cases}{$1} & \\text{if }{$0} \\\\ {$2} & \\text{otherwise}\\end{cases}"},
+     R"(\begin{cases}{$1} & \text{if }{$0} \\ {$2} & \text{otherwise}\end{cases})"},
 
     // conversions
     {ScalarOp::to_f32, "to_f32", 1, {i32}, f32, [](Values x) { return x[0]; },

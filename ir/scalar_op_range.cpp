@@ -5,16 +5,14 @@
 
 #include "ir/scalar_op_rules.h"
 
-namespace attnfuse {
-
-namespace range {
+namespace attnfuse::range {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 bool unbounded(Interval x) { return std::isinf(x.lo) || std::isinf(x.hi); }
 bool any_everything(Ranges x) {
-  return std::any_of(x.begin(), x.end(), [](Interval operand) { return operand.is_everything(); });
+  return std::ranges::any_of(x, [](Interval operand) { return operand.is_everything(); });
 }
 
 Interval hull_of(std::initializer_list<double> corners) {
@@ -291,5 +289,4 @@ Interval select(Ranges x) {
   return hull(x[1], x[2]);
 }
 
-}  // namespace range
-}  // namespace attnfuse
+}  // namespace attnfuse::range

@@ -10,7 +10,7 @@ namespace attnfuse {
 
 const MatrixUnit& matrix_unit(const Target& target, DType dtype) {
   for (const MatrixUnit& unit : target.units)
-    if (std::find(unit.operands.begin(), unit.operands.end(), dtype) != unit.operands.end()) return unit;
+    if (std::ranges::find(unit.operands, dtype) != unit.operands.end()) return unit;
   ATTNFUSE_CHECK(false, fmt::format("target {} has no unit for {}", target.name, name(dtype)));
 }
 

@@ -100,9 +100,9 @@ class Verifier {
     require(s.begin >= 0 && s.begin < s.end, "no columns to map");
     require(s.partner == 0 || s.second.valid(), "columns with partners need a value for both");
     require(s.partner != 1 || (s.end - s.begin) % 2 == 0, "neighbours come in twos");
-    require(std::any_of(p_.outputs.begin(), p_.outputs.end(),
-                        [&](const OutputInfo& output) { return output.name == s.output; }),
-            "unknown output " + s.output);
+    require(
+        std::ranges::any_of(p_.outputs, [&](const OutputInfo& output) { return output.name == s.output; }),
+        "unknown output " + s.output);
   }
   void check(const If& s) { body(s.body); }
   void check(const While& s) { body(s.body); }

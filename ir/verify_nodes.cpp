@@ -86,7 +86,7 @@ void check_arity(Report& report, std::span<const NodeId> live) {
     const int wanted = wanted_operands(report.graph, node);
     const auto given = int(report.graph.operands(id).size());
     if (given == wanted) continue;
-    if (const Gather* gather = as<Gather>(node)) {
+    if (const auto* gather = as<Gather>(node)) {
       const TensorInfo& tensor = report.graph.tensor(gather->tensor);
       report.add(
           "gather.rank",
@@ -102,10 +102,9 @@ void check_arity(Report& report, std::span<const NodeId> live) {
 void check_types(Report& report, std::span<const NodeId> live) {
   for (NodeId id : live) {
     const Node& node = report.graph.node(id);
-    if (const Apply* apply = as<Apply>(node)) check_operand_types(report, id, info(apply->op));
-    if (const Constant* constant = as<Constant>(node)) check_constant(report, node, constant->value);
-    if (const Gather* gather = as<Gather>(node))
-      check_gather(report, id, report.graph.tensor(gather->tensor));
+    if (const auto* apply = as<Apply>(node)) check_operand_types(report, id, info(apply->op));
+    if (const auto* constant = as<Constant>(node)) check_constant(report, node, constant->value);
+    if (const auto* gather = as<Gather>(node)) check_gather(report, id, report.graph.tensor(gather->tensor));
   }
 }
 

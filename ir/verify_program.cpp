@@ -14,7 +14,7 @@ constexpr std::int64_t kMaxExtent = INT32_MAX;
 bool is_identifier(std::string_view text) {
   const auto word = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
   return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) == 0 &&
-         std::all_of(text.begin(), text.end(), word);
+         std::ranges::all_of(text, word);
 }
 
 void check_heads(Report& report) {

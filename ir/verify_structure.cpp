@@ -43,7 +43,7 @@ void check_outputs(Report& report) {
       ++lse;
       check_operand<LogSumExp>(report, id, 0, "output \"lse\" must be the log-sum-exp of the weights");
     } else {
-      report.add("program.output", fmt::format("unknown output \"{}\"; outputs are \"o\" and \"lse\"", name),
+      report.add("program.output", fmt::format(R"(unknown output "{}"; outputs are "o" and "lse")", name),
                  node.where);
     }
   }
@@ -140,7 +140,7 @@ void check_node(Report& report, NodeId id, const Stage& stage) {
                node.where);
     return;
   }
-  if (const Partner* partner = as<Partner>(node))
+  if (const auto* partner = as<Partner>(node))
     check_partner(report, id, *partner, *graph.info().size(stage.dim));
   if (as<Scores>(node)) return;
   // Reported where the axis enters.
@@ -171,7 +171,7 @@ void check_stage(Report& report, NodeId root, const Stage& stage) {
     if (!allowed(report.graph, visited, stage) || as<Scores>(visited)) continue;
     for (NodeId operand : report.graph.operands(id)) pending.push_back(operand);
   }
-  std::sort(nodes.begin(), nodes.end());
+  std::ranges::sort(nodes);
   for (NodeId id : nodes) check_node(report, id, stage);
 }
 

@@ -10,7 +10,7 @@ namespace {
 std::string complaint(const Graph& graph) { return render(verify(graph)); }
 std::string complaint(const TestProgram& program) { return complaint(program.build()); }
 
-TestProgram with_info(std::function<void(ProgramInfo&)> change) {
+TestProgram with_info(const std::function<void(ProgramInfo&)>& change) {
   TestProgram program;
   change(program.info);
   return program;

@@ -118,7 +118,7 @@ QueryTile query_tile(Classified& mask, const Sizes& sizes, int q_begin) {
   return tile;
 }
 
-enum class Wanted { sound, exact_tiles, exact };
+enum class Wanted : std::uint8_t { sound, exact_tiles, exact };
 
 // Every tile against brute force: sound always, tiles empty and full exactly when they are, bounds tight.
 void check(Classified& mask, const Sizes& sizes, Wanted wanted) {

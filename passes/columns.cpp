@@ -29,7 +29,7 @@ struct Column {
 class AtColumn {
  public:
   AtColumn(Folder& folder, Column column) : folder_(folder), column_(std::move(column)) {
-    const auto [least, most] = std::minmax_element(column_.d.begin(), column_.d.end());
+    const auto [least, most] = std::ranges::minmax_element(column_.d);
     context_.index[std::size_t(Axis::d)] = {double(*least + column_.shift), double(*most + column_.shift)};
   }
 
@@ -72,7 +72,7 @@ class AtColumn {
     const TensorInfo& table = graph().tensor(gather.tensor);
     if (table.role == TensorRole::constant && as<Index>(graph().node(indices[0]))) {
       const auto holds = [&](double sign) {
-        return std::all_of(column_.d.begin(), column_.d.end(), [&](int d) {
+        return std::ranges::all_of(column_.d, [&](int d) {
           return table.values.at(std::size_t(d + column_.shift)) == sign * table.values[std::size_t(d)];
         });
       };

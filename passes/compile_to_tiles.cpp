@@ -7,7 +7,7 @@
 namespace attnfuse {
 
 bool waits_for_others(const TileProgram& program) {
-  return std::any_of(program.body.begin(), program.body.end(), [](const Statement& statement) {
+  return std::ranges::any_of(program.body, [](const Statement& statement) {
     const auto* chain = std::get_if<Chain>(&statement.kind);
     return chain && chain->wait;
   });

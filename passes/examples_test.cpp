@@ -58,7 +58,7 @@ double value_at(const Graph& graph, NodeId root, const Point& at, RowSums& sums)
     return 0;
   };
   context.leaf = [&](NodeId id) {
-    const Partner* partner = as<Partner>(graph.node(id));
+    const auto* partner = as<Partner>(graph.node(id));
     if (as<Reduce>(graph.node(id))) {
       if (const auto found = sums.find(id); found != sums.end()) return found->second;
       double sum = 0;
@@ -117,7 +117,7 @@ bool reduces(const Graph& graph, NodeId root) {
 
 bool reads_captured(const Graph& graph, NodeId root) {
   for (NodeId id : cone(graph, {root}))
-    if (const Gather* gather = as<Gather>(graph.node(id)))
+    if (const auto* gather = as<Gather>(graph.node(id)))
       if (graph.tensor(gather->tensor).role == TensorRole::captured) return true;
   return false;
 }
@@ -157,7 +157,7 @@ TEST_CASE("After the passes, examples compute nothing along d that a table could
     const Graph graph = run_graph_passes(parsed(file)).value();
     for (NodeId id : cone(graph, graph.outputs())) {
       const Node& node = graph.node(id);
-      const Apply* apply = as<Apply>(node);
+      const auto* apply = as<Apply>(node);
       if (node.axes != Axes{Axis::d} || !apply || reads_captured(graph, id)) continue;
       CAPTURE(print(graph));
       CHECK((apply->op != ScalarOp::exp2 && apply->op != ScalarOp::exp && apply->op != ScalarOp::div));

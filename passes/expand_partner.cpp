@@ -22,7 +22,7 @@ class Expander {
   Expander(Graph& to, Diagnostics& mistakes) : folder_(to), mistakes_(mistakes) {}
 
   NodeId add(const Node& node, std::span<const NodeId> operands) {
-    const Partner* partner = as<Partner>(node);
+    const auto* partner = as<Partner>(node);
     return partner ? paired(operands[0], *partner, node.where) : folder_.add_like(node, operands);
   }
 
@@ -41,7 +41,7 @@ class Expander {
   NodeId expand(NodeId id, const Node& node, const Partner& partner, const Where& where) {
     if (as<Index>(node)) return paired_index(id, partner);
     if (as<Input>(node)) return folder_.add(partner, {id}, where);
-    if (const Partner* inner = as<Partner>(node)) {
+    if (const auto* inner = as<Partner>(node)) {
       if (same(*inner, partner)) return folder_.graph().operand(id, 0);
       mistakes_.push_back({"pass.partner-nesting",
                            fmt::format("{} of {} would read elements that no thread loads together",
@@ -62,7 +62,8 @@ class Expander {
     const NodeId inside = op(ScalarOp::ilt, d, count);
     switch (partner.pairs) {
       case RotaryPairs::half: {
-        const NodeId half = i32(partner.count / 2);
+        const int pairs = partner.count / 2;
+        const NodeId half = i32(pairs);
         const NodeId upper = folder_.apply(ScalarOp::iselect, {inside, op(ScalarOp::isub, d, half), d});
         return folder_.apply(ScalarOp::iselect,
                              {op(ScalarOp::ilt, d, half), op(ScalarOp::iadd, d, half), upper});

@@ -25,11 +25,11 @@ double input_at(int d) { return 0.5 * d * d - 3 * d + 1; }
 double value_at(const Graph& graph, NodeId id, int d) {
   const Node& node = graph.node(id);
   if (as<Input>(node)) return input_at(d);
-  if (const Partner* partner = as<Partner>(node))
+  if (const auto* partner = as<Partner>(node))
     return value_at(graph, graph.operand(id, 0), partner_of(*partner, d));
-  if (const Constant* constant = as<Constant>(node)) return constant->value;
+  if (const auto* constant = as<Constant>(node)) return constant->value;
   if (as<Index>(node)) return d;
-  if (const Gather* gather = as<Gather>(node))
+  if (const auto* gather = as<Gather>(node))
     return graph.tensor(gather->tensor).values.at(std::size_t(value_at(graph, graph.operand(id, 0), d)));
   std::vector<double> x;
   for (NodeId operand : graph.operands(id)) x.push_back(value_at(graph, operand, d));

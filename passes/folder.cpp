@@ -87,10 +87,10 @@ Folder::Folder(Graph& graph) : graph_(&graph) {
     known_.try_emplace(key_of(graph.node({v}), graph.operands({v})), NodeId{v});
 }
 
-NodeId Folder::unique(Node node, std::span<const NodeId> operands) {
+NodeId Folder::unique(const Node& node, std::span<const NodeId> operands) {
   Key key = key_of(node, {operands.begin(), operands.end()});
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
-  const NodeId id = graph_->add_like(std::move(node), operands);
+  const NodeId id = graph_->add_like(node, operands);
   known_.emplace(std::move(key), id);
   return id;
 }
@@ -122,7 +122,7 @@ NodeId Folder::variable(const std::string& name, ValueType type, Axes axes) {
 }
 
 std::optional<double> Folder::constant_of(NodeId id) const {
-  const Constant* constant = as<Constant>(graph_->node(id));
+  const auto* constant = as<Constant>(graph_->node(id));
   return constant ? std::optional(constant->value) : std::nullopt;
 }
 

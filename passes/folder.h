@@ -49,7 +49,7 @@ class Folder {
   static Key key_of(const Node& node, std::vector<NodeId> operands);
 
   // The existing node of that key, or a new one; no rules.
-  NodeId unique(Node node, std::span<const NodeId> operands);
+  NodeId unique(const Node& node, std::span<const NodeId> operands);
 
   Graph* graph_;
   std::map<Key, NodeId> known_;

@@ -26,7 +26,7 @@ struct Rule {
   NodeId truth(bool value) const { return folder.truth(value); }
 
   bool is_op(NodeId id, Op wanted) const {
-    const Apply* apply = as<Apply>(folder.graph().node(id));
+    const auto* apply = as<Apply>(folder.graph().node(id));
     return apply && apply->op == wanted;
   }
   NodeId operand(NodeId id, int position) const { return folder.graph().operand(id, position); }
@@ -81,14 +81,13 @@ NodeId product(const Rule& r) {
 // of it must not see a reciprocal's rounding.
 bool may_be_whole(const Graph& graph, NodeId id, int depth = 8) {
   const Node& node = graph.node(id);
-  if (const Constant* constant = as<Constant>(node)) return constant->value == std::floor(constant->value);
+  if (const auto* constant = as<Constant>(node)) return constant->value == std::floor(constant->value);
   if (as<Gather>(node)) return true;
-  const Apply* apply = as<Apply>(node);
+  const auto* apply = as<Apply>(node);
   if (!apply || depth == 0) return depth == 0;
   constexpr Op kPreserving[] = {Op::add, Op::sub, Op::mul,   Op::div,    Op::neg,    Op::abs,
                                 Op::min, Op::max, Op::floor, Op::to_f32, Op::select, Op::bool_to_f32};
-  if (std::find(std::begin(kPreserving), std::end(kPreserving), apply->op) == std::end(kPreserving))
-    return false;
+  if (std::ranges::find(kPreserving, apply->op) == std::end(kPreserving)) return false;
   if (apply->op == Op::floor || apply->op == Op::to_f32 || apply->op == Op::bool_to_f32) return true;
   for (NodeId operand : graph.operands(id))
     if (graph.node(operand).type == ValueType::f32 && !may_be_whole(graph, operand, depth - 1)) return false;

@@ -95,12 +95,14 @@ ChannelId ForwardLowering::add_channel(const std::string& name, TileId tile, Ten
 // -- expressions --------------------------------------------------------------------------------
 
 NodeId ForwardLowering::op(ScalarOp op, std::initializer_list<NodeId> operands) {
-  // Bounds of plain programs are constants: keep them readable.
+  // Bounds of plain programs are constants, and a factor of one is none: keep them readable.
   std::vector<double> values;
   for (NodeId operand : operands)
     if (const auto* constant = as<Constant>(g().node(operand))) values.push_back(constant->value);
   const ScalarOpInfo& row = info(op);
   if (values.size() == operands.size() && row.result == ValueType::i32) return i32(row.value(values));
+  const auto* last = as<Constant>(g().node(*std::prev(operands.end())));
+  if (op == ScalarOp::mul && last != nullptr && last->value == 1) return *operands.begin();
   return g().apply(op, operands);
 }
 

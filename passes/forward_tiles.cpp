@@ -145,7 +145,7 @@ Footprint footprint_of(const std::vector<Tile>& tiles, int threads) {
   result.registers = kAddressing;
   // Probabilities take over the registers of the scores they are packed from.
   const auto takes_over = [&](const Tile& tile) {
-    return std::any_of(tiles.begin(), tiles.end(), [&](const Tile& other) {
+    return std::ranges::any_of(tiles, [&](const Tile& other) {
       return other.space == Space::registers && other.type == DType::f32 && tile.type != DType::f32 &&
              other.layout == tile.layout && other.cols == tile.cols;
     });

@@ -18,7 +18,7 @@ class Solver {
   KeyBounds solve(NodeId id, bool negated) {
     const Node node = folder_.graph().node(id);
     if (!node.axes.has(Axis::j)) return whole_if(may(id, negated));
-    if (const Apply* apply = as<Apply>(node)) {
+    if (const auto* apply = as<Apply>(node)) {
       const std::vector<NodeId> x = folder_.graph().operands(id);
       if (apply->op == Op::logical_not) return solve(x[0], !negated);
       if (apply->op == Op::logical_and || apply->op == Op::logical_or) {
@@ -119,7 +119,7 @@ class Solver {
   };
   // A binary operation; some other operation when the term is none.
   Operation operation(NodeId term) {
-    const Apply* apply = as<Apply>(folder_.graph().node(term));
+    const auto* apply = as<Apply>(folder_.graph().node(term));
     if (!apply || info(apply->op).arity != 2) return {Op::neg, {}, {}};
     return {apply->op, folder_.graph().operand(term, 0), folder_.graph().operand(term, 1)};
   }

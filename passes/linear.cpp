@@ -34,7 +34,7 @@ Linear operator-(const Linear& x, const Linear& y) { return x + y * -1; }
 bool is_small(const Linear& x) {
   const auto small = [](std::int64_t value) { return value >= -kSmall && value <= kSmall; };
   return small(x.constant) &&
-         std::all_of(x.terms.begin(), x.terms.end(), [&](const auto& term) { return small(term.second); });
+         std::ranges::all_of(x.terms, [&](const auto& term) { return small(term.second); });
 }
 
 NodeId node_of(Folder& folder, const Linear& x) {
@@ -64,7 +64,7 @@ NodeId at_most_zero(Folder& folder, const Linear& x) {
   };
   const auto is_negative = [](const auto& term) { return term.second < 0; };
   if (!wild.terms.empty() && is_small(tame)) {
-    const bool all_negative = std::all_of(wild.terms.begin(), wild.terms.end(), is_negative);
+    const bool all_negative = std::ranges::all_of(wild.terms, is_negative);
     return all_negative ? compare(tame, wild * -1) : compare(wild, tame * -1);
   }
   // Any i32 is below what exceeds i32.

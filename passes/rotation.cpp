@@ -184,8 +184,7 @@ std::vector<Rotation> distinct_rotations(const Graph& graph) {
     };
     // Of names for the same thing the plainer one: "both" of one role is that role.
     const std::span<const RotationInfo> simpler(kRotations + 1, kRotations + std::size_t(rotation));
-    if (std::none_of(simpler.begin(), simpler.end(),
-                     [&](const RotationInfo& row) { return same(row.rotation); }))
+    if (std::ranges::none_of(simpler, [&](const RotationInfo& row) { return same(row.rotation); }))
       distinct.push_back(rotation);
   }
   return distinct;
@@ -197,9 +196,7 @@ std::vector<RotationCost> rotation_costs(const Graph& graph, const Target& targe
   for (const auto& [rotation, schedule] : schedules) {
     const Model model(graph, target, schedule, sizes);
     const std::vector<TensorRole> roles = split_roles(graph, rotation);
-    const auto is_split = [&](TensorRole role) {
-      return std::find(roles.begin(), roles.end(), role) != roles.end();
-    };
+    const auto is_split = [&](TensorRole role) { return std::ranges::find(roles, role) != roles.end(); };
     const bool query = is_split(TensorRole::query), key = is_split(TensorRole::key);
     RotationCost cost{rotation, false, 0, 0, 0};
     if (query) cost.query_us = model.pre_pass(TensorRole::query, false);

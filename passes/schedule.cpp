@@ -65,7 +65,7 @@ std::vector<Schedule> pipelined(const Graph& graph, const Target& target, int ve
   std::vector<Schedule> result;
   const int head = std::max(info.head_dim, info.v_head_dim);
   for (const PipelineRow& row : target.pipelines) {
-    const bool takes = std::find(row.dtypes.begin(), row.dtypes.end(), info.dtype) != row.dtypes.end();
+    const bool takes = std::ranges::find(row.dtypes, info.dtype) != row.dtypes.end();
     if (!takes || head < row.min_head_dim || head > row.max_head_dim) continue;
     if (row.longest != PipelineRow::kAnyLength && (sq == 0 || sq > row.longest)) continue;
     Schedule schedule;
@@ -123,7 +123,7 @@ std::optional<Schedule> portable(const Graph& graph, const Target& target, int v
   const MatrixUnit& unit = matrix_unit(target, info.dtype);
   const int head = std::max(info.head_dim, info.v_head_dim);
   for (const ScheduleRow& row : target.schedules) {
-    const bool takes = std::find(row.dtypes.begin(), row.dtypes.end(), info.dtype) != row.dtypes.end();
+    const bool takes = std::ranges::find(row.dtypes, info.dtype) != row.dtypes.end();
     if (!takes || head < row.min_head_dim || head > row.max_head_dim) continue;
     Schedule schedule = with(target, row.block_k, row.warps, row.block_q / row.warps, vector_bytes);
     schedule.query_in_registers = row.query_in_registers;

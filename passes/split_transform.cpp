@@ -48,7 +48,7 @@ bool has_transform(const Graph& graph, TensorRole role) {
 
 Graph split_transform(const Graph& graph, std::span<const TensorRole> roles) {
   const auto input = [&](Graph& to, TensorRole role, NodeId transformed) {
-    const bool split = std::find(roles.begin(), roles.end(), role) != roles.end();
+    const bool split = std::ranges::find(roles, role) != roles.end();
     return split ? to.add(Input{tensor_of(graph, role)}) : transformed;
   };
   const Graph split =

@@ -19,7 +19,7 @@ int cost(ScalarOp op) {
   constexpr ScalarOp kCostly[] = {ScalarOp::div,  ScalarOp::exp,  ScalarOp::exp2,  ScalarOp::log,
                                   ScalarOp::log2, ScalarOp::sqrt, ScalarOp::rsqrt, ScalarOp::tanh,
                                   ScalarOp::sin,  ScalarOp::cos,  ScalarOp::idiv};
-  return std::find(std::begin(kCostly), std::end(kCostly), op) != std::end(kCostly) ? kLoadCost : 1;
+  return std::ranges::find(kCostly, op) != std::end(kCostly) ? kLoadCost : 1;
 }
 
 // Depends on d and on nothing that is known only when the kernel runs.
@@ -27,8 +27,8 @@ bool is_closed(const Graph& graph, NodeId root) {
   if (graph.node(root).axes != Axes{Axis::d}) return false;
   for (NodeId id : cone(graph, {root})) {
     const Node& node = graph.node(id);
-    const SizeOf* size = as<SizeOf>(node);
-    const Gather* gather = as<Gather>(node);
+    const auto* size = as<SizeOf>(node);
+    const auto* gather = as<Gather>(node);
     const bool is_constant_table = gather && graph.tensor(gather->tensor).role == TensorRole::constant;
     const bool is_fixed_size = size && graph.info().size(size->size);
     if (!as<Constant>(node) && !as<Index>(node) && !as<Apply>(node) && !is_fixed_size && !is_constant_table)
@@ -40,7 +40,7 @@ bool is_closed(const Graph& graph, NodeId root) {
 bool is_costly(const Graph& graph, NodeId root) {
   int total = 0;
   for (NodeId id : cone(graph, {root}))
-    if (const Apply* apply = as<Apply>(graph.node(id))) total += cost(apply->op);
+    if (const auto* apply = as<Apply>(graph.node(id))) total += cost(apply->op);
   return total >= kLoadCost;
 }
 
@@ -59,7 +59,7 @@ std::vector<double> values_along_d(const Graph& graph, NodeId root) {
 }
 
 bool representable(std::span<const double> values) {
-  return std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(float(value)); });
+  return std::ranges::all_of(values, [](double value) { return std::isfinite(float(value)); });
 }
 
 std::vector<bool> used_by_open(const Graph& graph, const std::vector<bool>& closed) {

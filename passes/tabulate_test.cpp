@@ -48,7 +48,7 @@ TEST_CASE("The frequencies of query and key are one table of exact values") {
     CHECK(table.values[std::size_t(d)] ==
           doctest::Approx(std::pow(10000.0, -(d % 32) / 32.0)).epsilon(1e-14));
   for (NodeId id : cone(graph, graph.outputs())) {
-    const Apply* apply = as<Apply>(graph.node(id));
+    const auto* apply = as<Apply>(graph.node(id));
     CHECK((!apply || apply->op != Op::exp2));
   }
 }

@@ -12,9 +12,9 @@ constexpr double kLargestWhole = 1 << 24;  // up to here f32 holds every whole n
 // Greater than zero whenever a score tile exists: sizes are, then.
 bool is_positive(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
-  if (const Constant* constant = as<Constant>(node)) return constant->value > 0;
+  if (const auto* constant = as<Constant>(node)) return constant->value > 0;
   if (as<SizeOf>(node)) return true;
-  const Apply* apply = as<Apply>(node);
+  const auto* apply = as<Apply>(node);
   if (!apply) return false;
   const auto positive = [&](int k) { return is_positive(graph, graph.operand(id, k)); };
   if (apply->op == Op::imax) return positive(0) || positive(1);
@@ -34,7 +34,7 @@ Linear TileRanges::linear(NodeId id) {
   Linear result = Linear::of(id);
   if (const std::optional<double> value = folder_.constant_of(id)) {
     result = Linear::of(std::int64_t(*value));
-  } else if (const Apply* apply = as<Apply>(graph.node(id))) {
+  } else if (const auto* apply = as<Apply>(graph.node(id))) {
     const Op op = apply->op;
     const std::vector<NodeId> x = graph.operands(id);
     Linear sum = result;
@@ -83,12 +83,12 @@ std::optional<TileRanges::Range> TileRanges::find_range(NodeId id) {
     return Range{Linear::of(folder_.variable(begin, ValueType::i32)),
                  Linear::of(folder_.variable(end, ValueType::i32)) + Linear::of(-1)};
   };
-  if (const Index* index = as<Index>(node)) {
+  if (const auto* index = as<Index>(node)) {
     if (index->axis == Axis::i) return bounds("q_begin", "q_end");
     if (index->axis == Axis::j) return bounds("k_begin", "k_end");
   }
   if (as<Gather>(node)) return element(id);
-  const Apply* apply = as<Apply>(node);
+  const auto* apply = as<Apply>(node);
   if (!apply) return {};
   const std::vector<NodeId> x = folder_.graph().operands(id);
   if (apply->op == Op::imul) return product(x[0], x[1]);
@@ -169,7 +169,7 @@ std::optional<TileRanges::BlockElement> TileRanges::block_element(NodeId id) {
   std::vector<NodeId> indices = folder_.graph().operands(id);
   for (NodeId& index : indices) {
     if (is_scalar(folder_.graph().node(index))) continue;
-    const Apply* apply = as<Apply>(folder_.graph().node(index));
+    const auto* apply = as<Apply>(folder_.graph().node(index));
     // A block of one row or key decides nothing for tiles.
     if (!apply || apply->op != Op::idiv) return {};
     const auto counted = small_range(index);
@@ -192,7 +192,7 @@ TileRanges::Truth TileRanges::truth(NodeId id) {
 TileRanges::Truth TileRanges::find_truth(NodeId id) {
   const Node node = folder_.graph().node(id);
   if (is_scalar(node)) return {id, id};
-  if (const Apply* apply = as<Apply>(node)) {
+  if (const auto* apply = as<Apply>(node)) {
     const std::vector<NodeId> x = folder_.graph().operands(id);
     if (apply->op == Op::logical_not) {
       const Truth inner = truth(x[0]);
@@ -239,7 +239,7 @@ std::optional<TileRanges::Comparison> TileRanges::comparison(NodeId id) {
       {Op::ile, Op::le, Kind::at_most_zero, 1, 0},  {Op::ilt, Op::lt, Kind::at_most_zero, 1, 1},
       {Op::ige, Op::ge, Kind::at_most_zero, -1, 0}, {Op::igt, Op::gt, Kind::at_most_zero, -1, 1},
       {Op::ieq, Op::eq, Kind::zero, 1, 0},          {Op::ine, Op::ne, Kind::nonzero, 1, 0}};
-  const Apply* apply = as<Apply>(folder_.graph().node(id));
+  const auto* apply = as<Apply>(folder_.graph().node(id));
   if (!apply) return {};
   const Op op = apply->op;
   for (const Row& row : kRows) {
@@ -255,11 +255,11 @@ std::optional<TileRanges::Comparison> TileRanges::comparison(NodeId id) {
 
 NodeId TileRanges::whole(NodeId id) {
   const Node node = folder_.graph().node(id);
-  if (const Constant* constant = as<Constant>(node)) {
+  if (const auto* constant = as<Constant>(node)) {
     const double value = constant->value;
     return value == std::floor(value) && std::fabs(value) <= kLargestWhole ? folder_.i32(value) : NodeId{};
   }
-  const Apply* apply = as<Apply>(node);
+  const auto* apply = as<Apply>(node);
   if (!apply) return {};
   const std::vector<NodeId> x = folder_.graph().operands(id);
   if (apply->op == Op::to_f32) return x[0];

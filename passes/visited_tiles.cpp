@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "ir/algorithm.h"
 #include "ir/analysis.h"
@@ -11,8 +12,8 @@ namespace {
 // truths as true.
 class TileCounter {
  public:
-  TileCounter(const Graph& graph, const Schedule& schedule, const CallSizes& sizes)
-      : graph_(graph), schedule_(schedule), sizes_(sizes) {
+  TileCounter(Graph graph, const Schedule& schedule, const CallSizes& sizes)
+      : graph_(std::move(graph)), schedule_(schedule), sizes_(sizes) {
     const NodeId normalize = find<Normalize>(graph_);
     classes_ = classify_tiles(graph_, graph_.operand(normalize, 1));
     bounds_.emplace(graph_, std::vector{classes_.first_key, classes_.end_key});

@@ -73,7 +73,7 @@ Access access_of(const BoundTensor& tensor, int engine_alignment) {
 ArgumentBlock::ArgumentBlock(const TileProgram& program, std::span<const std::string> tensors)
     : block_(std::size_t(program.param_bytes)) {
   for (const ParamField& field : program.params) {
-    const auto found = std::find(tensors.begin(), tensors.end(), field.tensor);
+    const auto found = std::ranges::find(tensors, field.tensor);
     const auto needs_tensor = field.kind != ParamField::Kind::size && field.kind != ParamField::Kind::counter;
     ATTNFUSE_CHECK(!needs_tensor || found != tensors.end(), "no tensor is bound to '" + field.tensor + "'");
     ATTNFUSE_CHECK(field.offset >= 0 && field.offset + size_in_bytes(field.kind) <= program.param_bytes,

@@ -34,7 +34,7 @@ void append_field(std::string& to, std::string_view field) {
 template <class T>
 bool take(std::string_view& from, T& value) {
   if (from.size() < sizeof value) return false;
-  std::memcpy(&value, from.data(), sizeof value);
+  from.copy(reinterpret_cast<char*>(&value), sizeof value);
   from.remove_prefix(sizeof value);
   return true;
 }

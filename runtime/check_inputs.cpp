@@ -178,7 +178,7 @@ Result<Sizes> check_tensors(const Graph& graph, const std::vector<Wanted>& wante
     check_strides(w, layout, errors);
   }
   for (const auto& [name, layout] : given)
-    if (known.count(name) == 0)
+    if (!known.contains(name))
       errors.push_back({"input.unknown",
                         fmt::format("program '{}' declares no tensor '{}'", graph.info().name, name),
                         {},

@@ -227,8 +227,8 @@ class CudaDriver : public GpuDriver {
     supported = api_.encode_tiled && (map.type == DType::f16 || map.type == DType::bf16);
     if (!supported) return 0;
     std::uint64_t extents[4], strides[3];
-    std::copy(map.extents.begin(), map.extents.end(), extents);
-    std::copy(map.strides_bytes.begin(), map.strides_bytes.end(), strides);
+    std::ranges::copy(map.extents, extents);
+    std::ranges::copy(map.strides_bytes, strides);
     const std::uint32_t box[] = {std::uint32_t(map.box_columns), std::uint32_t(map.box_rows), 1, 1};
     const std::uint32_t steps[] = {1, 1, 1, 1};
     struct alignas(64) Aligned {
@@ -289,7 +289,7 @@ Result<std::vector<Target>> runnable_targets(const Properties& gpu, std::span<co
     runnable.push_back(target);
     runnable.back().compute_units = gpu.multiprocessors;
   }
-  std::reverse(runnable.begin(), runnable.end());  // listed oldest first
+  std::ranges::reverse(runnable);  // listed oldest first
   if (!runnable.empty()) return runnable;
   return Diagnostic{
       "device.unsupported",

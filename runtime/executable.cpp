@@ -30,7 +30,7 @@ TensorLayout layout_of(const BoundTensor& tensor) {
 
 // An address that no kernel may get.
 std::optional<Diagnostic> check_address(const std::string& name, const BoundTensor& tensor, bool is_output) {
-  const auto used = tensor.shape.begin() + tensor.rank;
+  const auto* const used = tensor.shape.begin() + tensor.rank;
   const bool is_empty = std::find(tensor.shape.begin(), used, 0) != used;
   const int element = size_in_bytes(tensor.dtype);
   const char* code = is_output ? "output.address" : "input.address";
@@ -178,7 +178,7 @@ Status Executable::launch(std::span<const BoundTensor> tensors, const LaunchSite
   const auto found = bound_plan(*sizes, access_of_call(tensors));
   if (!found) return found.errors();
   Bound& bound = **found;
-  std::copy(tensors.begin(), tensors.end(), bound.tensors.begin());
+  std::ranges::copy(tensors, bound.tensors.begin());
   const std::size_t bytes = place_workspace(bound, *sizes, site.workspace);
   if (bytes > 0 &&
       (site.workspace == 0 || site.workspace % kWorkspaceAlignment != 0 || site.workspace_bytes < bytes))

@@ -12,8 +12,8 @@ BoundTensor bound(const DeviceTensor& tensor) {
   result.address = tensor.address;
   result.dtype = layout.dtype;
   result.rank = int(layout.shape.size());
-  std::copy(layout.shape.begin(), layout.shape.end(), result.shape.begin());
-  std::copy(layout.strides.begin(), layout.strides.end(), result.strides.begin());
+  std::ranges::copy(layout.shape, result.shape.begin());
+  std::ranges::copy(layout.strides, result.strides.begin());
   return result;
 }
 

@@ -105,7 +105,7 @@ Result<Binary> assemble_by_clang(const std::string& source, const std::string& e
   auto contents = read_file(to);
   if (!contents) return contents.errors();
   const auto* data = reinterpret_cast<const std::byte*>(contents->data());
-  return code_object(target, entry, {data, data + contents->size()}, std::move(result->output));
+  return code_object(target, entry, {data, data + contents->size()}, result->output);
 }
 
 Result<Binary> assemble_in_process(const std::string& source, const std::string& entry,

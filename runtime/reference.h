@@ -10,7 +10,7 @@ namespace attnfuse {
 // Where a same-dtype implementation would round: none for the oracle, the program's dtype for the naive run
 // whose error calibrates tolerances (transformed q, k, v and the probabilities in the dtype, every
 // intermediate in f32).
-enum class Rounding { none, naive };
+enum class Rounding : std::uint8_t { none, naive };
 
 // Row-major values. Rounding::none: as computed, in double; naive: o rounded to the dtype, lse to f32.
 struct ReferenceOutputs {

@@ -80,7 +80,7 @@ std::span<const double> RowExpression::operator()(const Position& at, std::span<
   started_ = true;
   const Step& root = steps_.back();
   if (root.wide) return root.values;
-  std::fill(row_.begin(), row_.end(), root.values[0]);
+  std::ranges::fill(row_, root.values[0]);
   return row_;
 }
 

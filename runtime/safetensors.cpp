@@ -117,7 +117,7 @@ std::string safetensors_bytes(const HostTensors& tensors) {
   // Widest elements first: every tensor is then aligned to its element.
   std::vector<const HostTensors::value_type*> order;
   for (const auto& item : tensors) order.push_back(&item);
-  std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+  std::ranges::sort(order, [](const auto* a, const auto* b) {
     const int a_size = size_in_bytes(a->second.layout.dtype), b_size = size_in_bytes(b->second.layout.dtype);
     return std::tie(b_size, a->first) < std::tie(a_size, b->first);
   });

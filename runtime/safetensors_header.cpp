@@ -109,8 +109,8 @@ class EntryCheck {
   std::optional<SafetensorsEntry> operator()(const RawEntry& raw) {
     if (raw.dtype.empty() || !raw.has_shape || raw.offsets.size() != 2)
       return fail("header", raw, "needs a dtype, a shape and two data_offsets");
-    const auto row = std::find_if(std::begin(kDTypes), std::end(kDTypes),
-                                  [&](const DTypeName& candidate) { return candidate.name == raw.dtype; });
+    const auto* const row = std::ranges::find_if(
+        kDTypes, [&](const DTypeName& candidate) { return candidate.name == raw.dtype; });
     if (row == std::end(kDTypes))
       return fail("dtype", raw, fmt::format("has dtype {}", raw.dtype),
                   "convert it to F16, BF16, F32, I32 or BOOL");
@@ -166,7 +166,7 @@ Result<std::vector<SafetensorsEntry>> parse_safetensors_header(const std::string
   for (const RawEntry& raw : reader.entries)
     if (auto entry = check(raw)) entries.push_back(std::move(*entry));
   if (!errors.empty()) return errors;
-  std::sort(entries.begin(), entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+  std::ranges::sort(entries, [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
   std::uint64_t expected = 0;

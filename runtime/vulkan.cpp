@@ -135,8 +135,7 @@ Status VulkanDevice::download(const Buffer& from, std::size_t offset, std::span<
 }
 
 Result<std::shared_ptr<Module>> VulkanDevice::load(const Binary& binary) {
-  const auto found = std::find_if(targets_.begin(), targets_.end(),
-                                  [&](const Target& t) { return t.name == binary.target; });
+  const auto found = std::ranges::find_if(targets_, [&](const Target& t) { return t.name == binary.target; });
   if (found == targets_.end())
     return Diagnostic{"device.wrong-target",
                       fmt::format("{} does not run code for {}", name(), binary.target),

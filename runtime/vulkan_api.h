@@ -19,8 +19,10 @@
 inline constexpr auto VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR =
     VkStructureType(1000506000);
 inline constexpr auto VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR = VkStructureType(1000506001);
+// NOLINTBEGIN(performance-enum-size): as wide as Vulkan's
 enum VkComponentTypeKHR : int { VK_COMPONENT_TYPE_FLOAT16_KHR = 0, VK_COMPONENT_TYPE_FLOAT32_KHR = 1 };
 enum VkScopeKHR : int { VK_SCOPE_SUBGROUP_KHR = 3 };
+// NOLINTEND(performance-enum-size)
 struct VkPhysicalDeviceCooperativeMatrixFeaturesKHR {
   VkStructureType sType;
   void* pNext;

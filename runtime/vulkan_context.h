@@ -43,7 +43,7 @@ class Context {
   bool busy_ = false;
 };
 
-enum class MemoryKind { device, host };
+enum class MemoryKind : std::uint8_t { device, host };
 
 class VulkanBuffer : public Buffer {
  public:

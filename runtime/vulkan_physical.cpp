@@ -141,7 +141,7 @@ PhysicalDevice inspect(const Instance& vk, VkPhysicalDevice handle) {
     return device;
   }
   device.is_version_1_3 = version >= VK_API_VERSION_1_3;
-  const bool has_matrices = extensions_of(vk, handle).count(VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME) != 0;
+  const bool has_matrices = extensions_of(vk, handle).contains(VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME);
   FeatureChain features(device.is_version_1_3, has_matrices);
   vk.GetPhysicalDeviceFeatures2(handle, &features.core);
   for (const NeededFeature& needed : kNeeded)

@@ -269,10 +269,10 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(128, 128), amdg
   for (int r = 0; r < 4; ++r) {
     row_sum[r] = 0.0f;
   }
-  // map row_max = sink_0 * 1.0
+  // map row_max = sink_0
   #pragma unroll
   for (int r = 0; r < 4; ++r) {
-    row_max[r] = sink_0 * 1.0f;
+    row_max[r] = sink_0;
   }
   // for k_tile in [tile_begin, tile_end)
   int k_next = tile_begin;
@@ -477,20 +477,20 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(128, 128), amdg
   for (int r = 0; r < 4; ++r) {
     row_max_safe[r] = row_max[r] == -af_infinity ? 0.0f : row_max[r];
   }
-  // map row_sum = row_sum + exp2((sink_0 * 1.0 - row_max_safe) * 1.4426950408889634)
+  // map row_sum = row_sum + exp2((sink_0 - row_max_safe) * 1.4426950408889634)
   #pragma unroll
   for (int r = 0; r < 4; ++r) {
-    row_sum[r] = row_sum[r] + af_exp2((sink_0 * 1.0f - row_max_safe[r]) * 1.442695f);
+    row_sum[r] = row_sum[r] + af_exp2((sink_0 - row_max_safe[r]) * 1.442695f);
   }
   // map row_factor = select(row_sum == 0.0, 0.0, 1.0 / row_sum)
   #pragma unroll
   for (int r = 0; r < 4; ++r) {
     row_factor[r] = row_sum[r] == 0.0f ? 0.0f : 1.0f / row_sum[r];
   }
-  // map row_sum = row_max * 1.0 + log(row_sum)
+  // map row_sum = row_max + log(row_sum)
   #pragma unroll
   for (int r = 0; r < 4; ++r) {
-    row_sum[r] = row_max[r] * 1.0f + af_log(row_sum[r]);
+    row_sum[r] = row_max[r] + af_log(row_sum[r]);
   }
   // scale o rows by row_factor
   #pragma unroll

@@ -245,9 +245,9 @@ void main() {
   for (int r = 0; r < 4; ++r) {
     row_sum[r] = 0.0f;
   }
-  // map row_max = sink_0 * 1.0
+  // map row_max = sink_0
   for (int r = 0; r < 4; ++r) {
-    row_max[r] = sink_0 * 1.0f;
+    row_max[r] = sink_0;
   }
   // for k_tile in [tile_begin, tile_end)
   int k_next = tile_begin;
@@ -423,17 +423,17 @@ void main() {
   for (int r = 0; r < 4; ++r) {
     row_max_safe[r] = row_max[r] == -af_infinity ? 0.0f : row_max[r];
   }
-  // map row_sum = row_sum + exp2((sink_0 * 1.0 - row_max_safe) * 1.4426950408889634)
+  // map row_sum = row_sum + exp2((sink_0 - row_max_safe) * 1.4426950408889634)
   for (int r = 0; r < 4; ++r) {
-    row_sum[r] = row_sum[r] + af_exp2((sink_0 * 1.0f - row_max_safe[r]) * 1.442695f);
+    row_sum[r] = row_sum[r] + af_exp2((sink_0 - row_max_safe[r]) * 1.442695f);
   }
   // map row_factor = select(row_sum == 0.0, 0.0, 1.0 / row_sum)
   for (int r = 0; r < 4; ++r) {
     row_factor[r] = row_sum[r] == 0.0f ? 0.0f : 1.0f / row_sum[r];
   }
-  // map row_sum = row_max * 1.0 + log(row_sum)
+  // map row_sum = row_max + log(row_sum)
   for (int r = 0; r < 4; ++r) {
-    row_sum[r] = row_max[r] * 1.0f + af_log(row_sum[r]);
+    row_sum[r] = row_max[r] + af_log(row_sum[r]);
   }
   // scale o rows by row_factor
   for (int r = 0; r < 32; ++r) {
