@@ -29,7 +29,7 @@ std::string warp_row(const TileWriter& writer, const std::string& block) {
 }  // namespace
 
 void CudaDialect::begin(TileWriter& writer) const {
-  begin_file(writer, prelude_types(), prelude());
+  begin_file(writer, prelude_types(), prelude(writer.program()));
   SourceWriter& out = writer.out();
   const TileProgram& program = writer.program();
   out.open(fmt::format(

@@ -110,7 +110,7 @@ bool takes_turns(const Body& statements) {
 
 void HopperDialect::begin(TileWriter& writer) const {
   const TileProgram& program = writer.program();
-  begin_file(writer, prelude_types(), std::string(prelude()) + hopper_prelude(program));
+  begin_file(writer, prelude_types(), prelude(program) + hopper_prelude(program));
   SourceWriter& out = writer.out();
   out.open(fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(const __grid_constant__ Arguments args)",

@@ -1,5 +1,10 @@
 #include "backends/cuda/prelude.h"
 
+#include <algorithm>
+#include <cmath>
+
+#include "backends/common/prelude.h"
+
 namespace attnfuse::cuda {
 
 std::string_view prelude_types() {
@@ -16,8 +21,31 @@ AF_FN float af_from_bits(af_u32 x) { return __uint_as_float(x); }
 )";
 }
 
-std::string_view prelude() {
-  return R"(AF_FN float af_abs(float x) { return fabsf(x); }
+namespace {
+
+constexpr std::string_view kTanh = R"(// To 1.2e-7, absolute.
+AF_FN float af_tanh(float x) { return 1.0f - 2.0f * af_reciprocal(1.0f + af_exp2(x * 2.8853901f)); }
+)";
+
+// The result of every tanh is a score as it is, or times a small constant: an absolute error is one there.
+bool takes_absolute_errors(const Graph& graph) {
+  constexpr double kSmall = 128;
+  const auto is_tanh = [&](NodeId id) {
+    const auto* apply = as<Apply>(graph.node(id));
+    return apply != nullptr && apply->op == ScalarOp::tanh;
+  };
+  for (std::uint32_t v = 0; v < graph.size(); ++v) {
+    const std::vector<NodeId> operands = graph.operands({v});
+    if (std::none_of(operands.begin(), operands.end(), is_tanh)) continue;
+    const auto* apply = as<Apply>(graph.node({v}));
+    if (apply == nullptr || apply->op != ScalarOp::mul) return false;
+    const auto* factor = as<Constant>(graph.node(operands[is_tanh(operands[0]) ? 1 : 0]));
+    if (factor == nullptr || std::abs(factor->value) > kSmall) return false;
+  }
+  return true;
+}
+
+constexpr std::string_view kPrelude = R"(AF_FN float af_abs(float x) { return fabsf(x); }
 AF_FN float af_min(float a, float b) { return fminf(a, b); }
 AF_FN float af_max(float a, float b) { return fmaxf(a, b); }
 AF_FN float af_floor(float x) { return floorf(x); }
@@ -28,8 +56,6 @@ AF_FN float af_log2(float x) { return log2f(x); }
 AF_FN float af_sqrt(float x) { return sqrtf(x); }
 AF_FN float af_rsqrt(float x) { return rsqrtf(x); }
 AF_FN float af_reciprocal(float x) { float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-// To 1.2e-7, absolute.
-AF_FN float af_tanh(float x) { return 1.0f - 2.0f * af_reciprocal(1.0f + af_exp2(x * 2.8853901f)); }
 AF_FN float af_from_f16(af_f16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y; }
 AF_FN float af_from_bf16(af_bf16 x) { return af_from_bits(af_u32(x) << 16); }
 AF_FN af_f16 af_to_f16(float x) { af_f16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y; }
@@ -92,6 +118,12 @@ AF_FN void af_mma_bf16(float* c, af_u32 a0, af_u32 a1, af_u32 a2, af_u32 a3, af_
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 )";
+
+}  // namespace
+
+std::string prelude(const TileProgram& program) {
+  const bool absolute = takes_absolute_errors(program.expressions);
+  return std::string(kPrelude) + std::string(absolute ? kTanh : tanh_prelude());
 }
 
 }  // namespace attnfuse::cuda

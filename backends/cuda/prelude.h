@@ -7,8 +7,8 @@
 #include "ir/tile.h"
 
 namespace attnfuse::cuda {
-std::string_view prelude_types();  // before the common prelude
-std::string_view prelude();        // after it
+std::string_view prelude_types();                 // before the common prelude
+std::string prelude(const TileProgram& program);  // after it
 // What programs with roles call beyond that, sm_90a: mbarriers, bulk tensor copies, wgmma of the shapes that
 // the program's products have.
 std::string hopper_prelude(const TileProgram& program);

@@ -66,8 +66,6 @@ AF_FN float af_log2(float x) { return log2f(x); }
 AF_FN float af_sqrt(float x) { return sqrtf(x); }
 AF_FN float af_rsqrt(float x) { return rsqrtf(x); }
 AF_FN float af_reciprocal(float x) { float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-// To 1.2e-7, absolute.
-AF_FN float af_tanh(float x) { return 1.0f - 2.0f * af_reciprocal(1.0f + af_exp2(x * 2.8853901f)); }
 AF_FN float af_from_f16(af_f16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y; }
 AF_FN float af_from_bf16(af_bf16 x) { return af_from_bits(af_u32(x) << 16); }
 AF_FN af_f16 af_to_f16(float x) { af_f16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y; }
@@ -129,6 +127,8 @@ AF_FN void af_mma_bf16(float* c, af_u32 a0, af_u32 a1, af_u32 a2, af_u32 a3, af_
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
+// To 1.2e-7, absolute.
+AF_FN float af_tanh(float x) { return 1.0f - 2.0f * af_reciprocal(1.0f + af_exp2(x * 2.8853901f)); }
 struct alignas(64) af_tensor_map { af_u64 words[16]; };  // CUtensorMap
 AF_FN af_u32 af_shared(const void* p) { return af_u32(__cvta_generic_to_shared(p)); }
 AF_FN int af_uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
