@@ -12,8 +12,9 @@ namespace attnfuse {
 // Copies the elementwise cone of `root` inside `graph`, with some nodes replaced.
 NodeId substitute(Graph& graph, NodeId root, const std::map<NodeId, NodeId>& replacements);
 
-// Every i32 sum of multiples of i and j that is converted to f32 as the sum of what the thread brings and what
-// the register brings (i_at, j_at; i_step, j_step: see Map): the second is a constant in an unrolled loop.
+// Every i32 sum of multiples of i and j that is converted to f32 as the sum of what the thread brings and
+// what the register brings (i_at, j_at; i_step, j_step: see Map): the second is a constant in an unrolled
+// loop.
 NodeId split_positions(Graph& graph, NodeId root);
 
 // root = factor * rest with a positive constant factor at the top (1 when there is none).
