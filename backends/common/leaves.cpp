@@ -98,6 +98,55 @@ void Dialect::scale_rows(TileWriter& writer, const ScaleRows& scale) const {
   writer.out().close();
 }
 
+namespace {
+bool reduces(const Graph& graph, NodeId root) {
+  for (NodeId id : cone(graph, {root}))
+    if (as<Reduce>(graph.node(id)) != nullptr) return true;
+  return false;
+}
+
+// Transforms that reduce a row: a thread takes whole rows. Rows past the limit are computed as the last one.
+void put_rows(TileWriter& writer, const Put& put) {
+  SourceWriter& out = writer.out();
+  const TileProgram& program = writer.program();
+  const Dialect& dialect = writer.dialect();
+  const Channel& channel = program.channel(put.channel);
+  const Tile& to = writer.tile(channel.tile);
+  const TensorInfo& source = program.expressions.tensor(channel.source);
+  const Graph& graph = program.expressions;
+  const int extent = source.role == TensorRole::value ? program.info.v_head_dim : program.info.head_dim;
+  const std::string position_name = source.role == TensorRole::query ? "i" : "j";
+  const std::string limit = writer.scalar(put.row_limit);
+  out.open(fmt::format("for (int row = thread; row < {}; row += {})", to.rows, writer.threads()));
+  out.line(fmt::format("const int place = {} + row;", writer.scalar(put.first_row)));
+  out.line(fmt::format("const int {} = af_imin(place, {} - 1);", position_name, limit));
+  out.line(fmt::format("const af_i64 row_base = {} + {} * args.{}_stride_s;",
+                       TileWriter::base_of(source.name), dialect.int64(position_name), source.name));
+  const std::map<NodeId, std::string> reduced = writer.reductions({channel.transform}, source, "row_base");
+  out.open(fmt::format("for (int d = 0; d < {}; ++d)", to.cols));
+  out.line("float value = 0.0f;");
+  const std::string past_end = extent < to.cols ? fmt::format(" && d < {}", extent) : "";
+  out.open(fmt::format("if (place < {}{})", limit, past_end));
+  const auto load = [&](const std::string& d) {
+    return dialect.load_global(source.name, source.dtype, "row_base + " + d);
+  };
+  const std::string value = writer.expression(
+      channel.transform,
+      {[](const std::string& name) { return name; }, [](Axis axis) { return std::string(name(axis)); },
+       [&](NodeId id) {
+         if (const auto found = reduced.find(id); found != reduced.end()) return found->second;
+         const auto* partner = as<Partner>(graph.node(id));
+         return load(partner == nullptr ? "d" : partner_index(*partner, "d"));
+       }});
+  out.line(fmt::format("value = {};", value));
+  out.close();
+  out.line(fmt::format("{}[{}] = {};", writer.array_of(to), TileWriter::shared_index(to, "row", "d"),
+                       from_f32(to.type, "value")));
+  out.close();
+  out.close();
+}
+}  // namespace
+
 // Rows [first, first + rows) of the source, element by element, transformed on the way.
 void TileWriter::put_elements(const Put& put) {
   const Channel& channel = program_.channel(put.channel);
@@ -105,6 +154,8 @@ void TileWriter::put_elements(const Put& put) {
   const TensorInfo& source = program_.expressions.tensor(channel.source);
   const int extent = source.role == TensorRole::value ? program_.info.v_head_dim : program_.info.head_dim;
   const std::string position_name = source.role == TensorRole::query ? "i" : "j";
+  if (channel.transform.valid() && reduces(program_.expressions, channel.transform))
+    return put_rows(*this, put);
   out_.open(fmt::format("for (int e = thread; e < {}; e += {})", to.rows * to.cols, threads()));
   out_.line(fmt::format("const int row = e / {0}, d = e % {0};", to.cols));
   out_.line(fmt::format("const int {} = {} + row;", position_name, scalar(put.first_row)));
