@@ -238,7 +238,7 @@ void HopperDialect::work_items(TileWriter& writer, const WorkItems& items) const
   if (hands_out)
     hand_out(writer, items);
   else
-    take(writer, items);
+    take_entry(writer, items);
   if (items.repeats) out.line("const bool careful = entry.w == af_careful;");
   out.line(fmt::format("const int {}_item = {}_slot;", ring.name, ring.name));
   advance(writer, {items.ring});
@@ -321,7 +321,7 @@ void HopperDialect::hand_out(TileWriter& writer, const WorkItems& items) const {
   out.line(fmt::format("af_arrive({});", barrier_of(ring, 0)));
 }
 
-void HopperDialect::take(TileWriter& writer, const WorkItems& items) const {
+void HopperDialect::take_entry(TileWriter& writer, const WorkItems& items) const {
   SourceWriter& out = writer.out();
   const Channel& ring = writer.program().channel(items.ring);
   const bool is_warp = writer.threads() > 1;

@@ -31,7 +31,7 @@ class HopperDialect : public CudaDialect {
 
  private:
   void hand_out(TileWriter& writer, const WorkItems& items) const;
-  void take(TileWriter& writer, const WorkItems& items) const;
+  void take_entry(TileWriter& writer, const WorkItems& items) const;
   void role_body(TileWriter& writer, const Role& role, int group) const;
 };
 
