@@ -93,6 +93,11 @@ NodeId Hoister::keep(NodeId id, std::vector<Hoisted::Value>& values, const std::
   return graph_->variable(name, node.type, node.axes);
 }
 
+bool is_masked(const Graph& graph) {
+  const auto* mask = as<Constant>(graph.node(graph.operand(find<Normalize>(graph), 1)));
+  return mask == nullptr || mask->value == 0;
+}
+
 NodeId substitute(Graph& graph, NodeId root, const std::map<NodeId, NodeId>& replacements) {
   std::map<NodeId, NodeId> mapped = replacements;
   // Replaced nodes cut the cone: what only they need is not copied.

@@ -9,6 +9,9 @@
 
 namespace attnfuse {
 
+// Whether the program's mask leaves out any pair.
+bool is_masked(const Graph& graph);
+
 // Copies the elementwise cone of `root` inside `graph`, with some nodes replaced.
 NodeId substitute(Graph& graph, NodeId root, const std::map<NodeId, NodeId>& replacements);
 

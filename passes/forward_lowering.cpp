@@ -46,8 +46,7 @@ void ForwardLowering::read_graph() {
     if (g().tensor({t}).role == TensorRole::key) k_tensor_ = {t};
     if (g().tensor({t}).role == TensorRole::value) v_tensor_ = {t};
   }
-  const auto* constant = as<Constant>(g().node(mask_root_));
-  masked_ = constant == nullptr || constant->value == 0;
+  masked_ = is_masked(g());
 }
 
 // -- arguments ----------------------------------------------------------------------------------

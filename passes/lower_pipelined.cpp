@@ -17,6 +17,8 @@
 // softmax of the first while the second runs. Groups take turns in issuing, so that one's softmax runs beside
 // the other's products. The first tile is the one that the mask cuts in causal programs: tiles that are cut
 // and tiles that are whole have a loop each.
+#include <limits>
+
 #include "ir/algorithm.h"
 #include "passes/forward_lowering.h"
 #include "passes/pipelined_tiles.h"
@@ -25,8 +27,7 @@ namespace attnfuse {
 namespace {
 
 constexpr int kWorkSlots = 4;
-constexpr double kLargest = 3.4028234663852886e38;  // f32
-constexpr int kWarp = 32;                           // threads that signal together
+constexpr int kWarp = 32;  // threads that signal together
 
 // Stages of the channels.
 constexpr int kFilled = 0, kClean = 1;  // values are cleaned in masked programs
@@ -133,7 +134,8 @@ class PipelinedLowering : public ForwardLowering {
       if (negative || product.factor != 1)
         bias = op(ScalarOp::mul, {bias, f32((negative ? -1 : 1) / product.factor)});
       // The most negative number stands for minus infinity in some masks, and must not become it.
-      if (product.factor < 1 && reads_keys(bias)) bias = op(ScalarOp::max, {bias, f32(-kLargest)});
+      if (product.factor < 1 && reads_keys(bias))
+        bias = op(ScalarOp::max, {bias, f32(std::numeric_limits<float>::lowest())});
       factor_ *= product.factor;
       preset_ = bias;
       score_is_identity_ = true;
@@ -289,22 +291,25 @@ class PipelinedLowering : public ForwardLowering {
     add(body, Advance{v_});
   }
 
-  Body keys() {
-    Body body, step;
+  // `visit` for every tile of the walk.
+  Body walk(Body visit) {
+    Body body;
     start_walk(body);
-    fill_keys(step);
-    next_tile(step);
-    add(body, While{has_tile(), std::move(step)});
-    return items(WorkItems::Part::takes, std::move(body));
+    next_tile(visit);
+    add(body, While{has_tile(), std::move(visit)});
+    return body;
+  }
+
+  Body keys() {
+    Body visit;
+    fill_keys(visit);
+    return items(WorkItems::Part::takes, walk(std::move(visit)));
   }
 
   Body values() {
-    Body body, step;
-    start_walk(body);
-    fill_values(step, "k_tile");
-    next_tile(step);
-    add(body, While{has_tile(), std::move(step)});
-    return items(WorkItems::Part::takes, std::move(body));
+    Body visit;
+    fill_values(visit, "k_tile");
+    return items(WorkItems::Part::takes, walk(std::move(visit)));
   }
 
   Body loader() {
@@ -351,17 +356,14 @@ class PipelinedLowering : public ForwardLowering {
 
   // Of the tiles that were cleaned.
   Body restore() {
-    Body body, step, cut;
-    start_walk(body);
+    Body visit, cut;
     const NodeId begin = first_key_of("k_tile");
     const NodeId end =
         op(ScalarOp::imin, {op(ScalarOp::iadd, {begin, i32(program_.schedule.block_k)}), scalar("key_end")});
     add(cut, Restore{"o", "has_nonfinite", v_tensor_, mask_root_, begin, end, scalar("q_begin"),
                      size(Size::sq), plan_.scores_shared});
-    add(step, If{negated(is_full("k_tile", "q_begin", "q_end")), std::move(cut)});
-    next_tile(step);
-    add(body, While{has_tile(), std::move(step)});
-    return body;
+    add(visit, If{negated(is_full("k_tile", "q_begin", "q_end")), std::move(cut)});
+    return walk(std::move(visit));
   }
 
   // -- consumers --------------------------------------------------------------------------------

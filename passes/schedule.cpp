@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "ir/algorithm.h"
+#include "passes/expressions.h"
 #include "passes/forward_tiles.h"
 #include "passes/passes.h"
 #include "passes/pipelined_tiles.h"
@@ -36,12 +36,6 @@ Schedule with(const Target& target, int block_k, int warps, int rows_per_warp, i
   if (schedule.copy == CopyKind::async && schedule.vector_bytes < target.async_copy_min_bytes)
     schedule.copy = CopyKind::direct;
   return schedule;
-}
-
-bool is_masked(const Graph& graph) {
-  const NodeId normalize = find<Normalize>(graph);
-  const auto* mask = as<Constant>(graph.node(graph.operand(normalize, 1)));
-  return mask == nullptr || mask->value == 0;
 }
 
 // Functions of the special units for every score: the softmax takes longer than the products, and waits that

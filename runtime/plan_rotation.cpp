@@ -82,9 +82,8 @@ class RotationPlanner : public Planner {
     int length = 0;
     for (int n = int(lengths_.size()) - 1; n > 0; --n)
       if (sizes.sq <= lengths_[std::size_t(n)]) length = n;
-    if (!chooser_) return length * count;
-    return length * count +
-           int(std::find(choices_.begin(), choices_.end(), chooser_->choose(sizes)) - choices_.begin());
+    const auto choice = chooser_ ? std::ranges::find(choices_, chooser_->choose(sizes)) : choices_.begin();
+    return length * count + int(choice - choices_.begin());
   }
 
   Result<Plan> plan(int variant, Access access) override {

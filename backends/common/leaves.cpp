@@ -1,6 +1,7 @@
 // Generic leaves: right on every machine, replaced by a dialect where the machine offers more.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "backends/common/tile_writer.h"
@@ -36,6 +37,11 @@ std::vector<NodeId> partners(const Graph& graph, NodeId root) {
   for (NodeId id : cone(graph, {root}))
     if (as<Partner>(graph.node(id)) != nullptr) found.push_back(id);
   return found;
+}
+
+bool reduces(const Graph& graph, NodeId root) {
+  const std::vector<NodeId> nodes = cone(graph, {root});
+  return std::ranges::any_of(nodes, [&](NodeId id) { return as<Reduce>(graph.node(id)) != nullptr; });
 }
 
 int Dialect::chunk_elements(const TileWriter&, const Channel&) const { return 1; }
@@ -99,89 +105,93 @@ void Dialect::scale_rows(TileWriter& writer, const ScaleRows& scale) const {
 }
 
 namespace {
-bool reduces(const Graph& graph, NodeId root) {
-  for (NodeId id : cone(graph, {root}))
-    if (as<Reduce>(graph.node(id)) != nullptr) return true;
-  return false;
+
+// Where a channel's rows come from.
+struct SourceRows {
+  const TensorInfo& source;
+  std::string position;  // "i" or "j"
+  int extent;            // elements of a row
+};
+
+SourceRows source_rows(const TileProgram& program, const Channel& channel) {
+  const TensorInfo& source = program.expressions.tensor(channel.source);
+  return {source, source.role == TensorRole::query ? "i" : "j",
+          source.role == TensorRole::value ? program.info.v_head_dim : program.info.head_dim};
+}
+
+void define_row_base(TileWriter& writer, const SourceRows& rows) {
+  writer.out().line(fmt::format("const af_i64 row_base = {} + {} * args.{}_stride_s;",
+                                TileWriter::base_of(rows.source.name), writer.dialect().int64(rows.position),
+                                rows.source.name));
+}
+
+// Element d of the tile's row: the source's where `inside` holds, else 0. Rows that are reduced have a base
+// already.
+void put_element(TileWriter& writer, const Channel& channel, const SourceRows& rows, std::string inside,
+                 const std::map<NodeId, std::string>& reduced = {}) {
+  SourceWriter& out = writer.out();
+  const Tile& to = writer.tile(channel.tile);
+  out.line("float value = 0.0f;");
+  if (rows.extent < to.cols) inside += fmt::format(" && d < {}", rows.extent);
+  out.open(fmt::format("if ({})", inside));
+  const std::string value =
+      reduced.empty() ? writer.source_element(channel) : writer.transformed_element(channel, reduced);
+  out.line(fmt::format("value = {};", value));
+  out.close();
+  out.line(fmt::format("{}[{}] = {};", writer.array_of(to), TileWriter::shared_index(to, "row", "d"),
+                       from_f32(to.type, "value")));
 }
 
 // Transforms that reduce a row: a thread takes whole rows. Rows past the limit are computed as the last one.
 void put_rows(TileWriter& writer, const Put& put) {
   SourceWriter& out = writer.out();
-  const TileProgram& program = writer.program();
-  const Dialect& dialect = writer.dialect();
-  const Channel& channel = program.channel(put.channel);
+  const Channel& channel = writer.program().channel(put.channel);
   const Tile& to = writer.tile(channel.tile);
-  const TensorInfo& source = program.expressions.tensor(channel.source);
-  const Graph& graph = program.expressions;
-  const int extent = source.role == TensorRole::value ? program.info.v_head_dim : program.info.head_dim;
-  const std::string position_name = source.role == TensorRole::query ? "i" : "j";
+  const SourceRows rows = source_rows(writer.program(), channel);
   const std::string limit = writer.scalar(put.row_limit);
   out.open(fmt::format("for (int row = thread; row < {}; row += {})", to.rows, writer.threads()));
   out.line(fmt::format("const int place = {} + row;", writer.scalar(put.first_row)));
-  out.line(fmt::format("const int {} = af_imin(place, {} - 1);", position_name, limit));
-  out.line(fmt::format("const af_i64 row_base = {} + {} * args.{}_stride_s;",
-                       TileWriter::base_of(source.name), dialect.int64(position_name), source.name));
-  const std::map<NodeId, std::string> reduced = writer.reductions({channel.transform}, source, "row_base");
+  out.line(fmt::format("const int {} = af_imin(place, {} - 1);", rows.position, limit));
+  define_row_base(writer, rows);
+  const std::map<NodeId, std::string> reduced =
+      writer.reductions({channel.transform}, rows.source, "row_base");
   out.open(fmt::format("for (int d = 0; d < {}; ++d)", to.cols));
-  out.line("float value = 0.0f;");
-  const std::string past_end = extent < to.cols ? fmt::format(" && d < {}", extent) : "";
-  out.open(fmt::format("if (place < {}{})", limit, past_end));
-  const auto load = [&](const std::string& d) {
-    return dialect.load_global(source.name, source.dtype, "row_base + " + d);
-  };
-  const std::string value = writer.expression(
-      channel.transform,
-      {[](const std::string& name) { return name; }, [](Axis axis) { return std::string(name(axis)); },
-       [&](NodeId id) {
-         if (const auto found = reduced.find(id); found != reduced.end()) return found->second;
-         const auto* partner = as<Partner>(graph.node(id));
-         return load(partner == nullptr ? "d" : partner_index(*partner, "d"));
-       }});
-  out.line(fmt::format("value = {};", value));
-  out.close();
-  out.line(fmt::format("{}[{}] = {};", writer.array_of(to), TileWriter::shared_index(to, "row", "d"),
-                       from_f32(to.type, "value")));
+  put_element(writer, channel, rows, fmt::format("place < {}", limit), reduced);
   out.close();
   out.close();
 }
+
 }  // namespace
 
 // Rows [first, first + rows) of the source, element by element, transformed on the way.
 void TileWriter::put_elements(const Put& put) {
   const Channel& channel = program_.channel(put.channel);
-  const Tile& to = tile(channel.tile);
-  const TensorInfo& source = program_.expressions.tensor(channel.source);
-  const int extent = source.role == TensorRole::value ? program_.info.v_head_dim : program_.info.head_dim;
-  const std::string position_name = source.role == TensorRole::query ? "i" : "j";
   if (channel.transform.valid() && reduces(program_.expressions, channel.transform))
     return put_rows(*this, put);
+  const Tile& to = tile(channel.tile);
+  const SourceRows rows = source_rows(program_, channel);
   out_.open(fmt::format("for (int e = thread; e < {}; e += {})", to.rows * to.cols, threads()));
   out_.line(fmt::format("const int row = e / {0}, d = e % {0};", to.cols));
-  out_.line(fmt::format("const int {} = {} + row;", position_name, scalar(put.first_row)));
-  out_.line("float value = 0.0f;");
-  std::string inside = fmt::format("{} < {}", position_name, scalar(put.row_limit));
-  if (extent < to.cols) inside += fmt::format(" && d < {}", extent);
-  out_.open(fmt::format("if ({})", inside));
-  const std::string value = source_element(channel);
-  out_.line(fmt::format("value = {};", value));
-  out_.close();
-  out_.line(
-      fmt::format("{}[{}] = {};", array_of(to), shared_index(to, "row", "d"), from_f32(to.type, "value")));
+  out_.line(fmt::format("const int {} = {} + row;", rows.position, scalar(put.first_row)));
+  put_element(*this, channel, rows, fmt::format("{} < {}", rows.position, scalar(put.row_limit)));
   out_.close();
 }
 
 std::string TileWriter::source_element(const Channel& channel) {
+  const SourceRows rows = source_rows(program_, channel);
+  define_row_base(*this, rows);
+  if (!channel.transform.valid()) return transformed_element(channel, {});
+  return transformed_element(channel, reductions({channel.transform}, rows.source, "row_base"));
+}
+
+std::string TileWriter::transformed_element(const Channel& channel,
+                                            const std::map<NodeId, std::string>& reduced) {
   const TensorInfo& source = program_.expressions.tensor(channel.source);
-  const std::string position_name = source.role == TensorRole::query ? "i" : "j";
-  out_.line(fmt::format("const af_i64 row_base = {} + {} * args.{}_stride_s;", base_of(source.name),
-                        dialect_.int64(position_name), source.name));
   const auto load = [&](const std::string& d) {
     return dialect_.load_global(source.name, source.dtype, "row_base + " + d);
   };
   if (!channel.transform.valid()) return load("d");
   const Graph& graph = program_.expressions;
-  const std::map<NodeId, std::string> reduced = reductions({channel.transform}, source, "row_base");
   return expression(
       channel.transform,
       {[](const std::string& name) { return name; }, [](Axis axis) { return std::string(name(axis)); },

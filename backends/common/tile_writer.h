@@ -75,6 +75,8 @@ class TileWriter {
   void put_elements(const Put& put);
   // Element d of row i or j of the source, transformed: writes what it needs and returns its text.
   std::string source_element(const Channel& channel);
+  // The same where the row's base is defined and its reductions have these names.
+  std::string transformed_element(const Channel& channel, const std::map<NodeId, std::string>& reduced);
   // Reductions over d that the roots contain, of the source's row that starts at offset `row`: writes a loop
   // for each and returns the names of the results. Every thread loads the row for itself; or, with a part,
   // neighbouring lanes reduce what they hold and exchange it.
@@ -150,6 +152,8 @@ class TileWriter {
 std::string partner_index(const Partner& partner, const std::string& d);
 // The Partner nodes an expression reads.
 std::vector<NodeId> partners(const Graph& graph, NodeId root);
+// Reads a reduction over a row.
+bool reduces(const Graph& graph, NodeId root);
 std::string combine(ReduceOp op, const std::string& a, const std::string& b);
 // Text of a number as an f32 literal, infinities included.
 std::string literal(double value);

@@ -19,12 +19,18 @@ constexpr int kDescriptorUnit = 16;
 std::string slot_of(const Channel& channel) {
   return channel.slots == 1 ? "" : fmt::format(" + {}_slot", channel.name);
 }
+// The entry of a ring at the cursor: which query tile, and how it is to be computed.
+std::string entry_of(const Channel& ring) { return fmt::format("{0}_ring[{0}_slot]", ring.name); }
 std::string barrier_of(const Channel& channel, int stage) {
   return fmt::format("{}_{}{}", channel.name, channel.stages.at(std::size_t(stage)).name, slot_of(channel));
 }
 
 int panel_columns(const Tile& tile) { return kSwizzleBytes / size_in_bytes(tile.type); }
 int panels(const Tile& tile) { return (tile.cols + panel_columns(tile) - 1) / panel_columns(tile); }
+int chunks_in_row(const Tile& tile) {
+  const int chunk = kSwizzleChunkBytes / size_in_bytes(tile.type);
+  return (tile.cols + chunk - 1) / chunk;
+}
 int panel_bytes(const Tile& tile) { return tile.rows * kRowBytes; }
 
 // Queries and outputs are read once, keys and values again by other workgroups.
@@ -35,6 +41,22 @@ std::string cache_hint(TensorRole role) {
 std::string rows_of_group(const TileWriter& writer, const std::string& row) {
   return writer.program().schedule.groups > 1 ? fmt::format("group * {} + {}", writer.program().unit.m, row)
                                               : row;
+}
+
+// A warp arrives once, after all of its threads; so does a single thread.
+void arrive(TileWriter& writer, const std::string& barrier) {
+  const bool is_warp = writer.threads() > 1;
+  if (is_warp) writer.out().line("__syncwarp();");
+  writer.out().line(fmt::format("{}af_arrive({});", is_warp ? "if (lane == 0) " : "", barrier));
+}
+
+// Element e of the 16-byte chunks of every row, or every `step`-th row, of a tile.
+std::string chunk_at(const TileWriter& writer, const Tile& tile, int step = 1) {
+  const int chunk = kSwizzleChunkBytes / size_in_bytes(tile.type);
+  const int per_row = chunks_in_row(tile);
+  return fmt::format("{} + {}", writer.array_of(tile),
+                     TileWriter::shared_index(tile, times(fmt::format("e / {}", per_row), step),
+                                              fmt::format("e % {} * {}", per_row, chunk)));
 }
 
 // What the statements of a role name.
@@ -227,9 +249,6 @@ void HopperDialect::role_body(TileWriter& writer, const Role& role, int group) c
 
 // ---- work -------------------------------------------------------------------------------------
 
-// The entry of the ring at the cursor: which query tile, and how it is to be computed.
-std::string entry_of(const Channel& ring) { return fmt::format("{0}_ring[{0}_slot]", ring.name); }
-
 void HopperDialect::work_items(TileWriter& writer, const WorkItems& items) const {
   SourceWriter& out = writer.out();
   const TileProgram& program = writer.program();
@@ -249,11 +268,8 @@ void HopperDialect::work_items(TileWriter& writer, const WorkItems& items) const
   collect_direct(program, items.body, direct);
   writer.head_offsets(&direct);
   writer.body(items.body);
-  if (items.part == WorkItems::Part::finishes) {
-    if (writer.threads() > 1) out.line("__syncwarp();");
-    out.line(fmt::format("{}af_arrive({}_{} + {}_item);", writer.threads() > 1 ? "if (lane == 0) " : "",
-                         ring.name, ring.stages[1].name, ring.name));
-  }
+  if (items.part == WorkItems::Part::finishes)
+    arrive(writer, fmt::format("{0}_{1} + {0}_item", ring.name, ring.stages[1].name));
   if (hands_out)
     out.line(fmt::format("{}item = int(gridDim.x + atomicAdd(args.counter, 1u));",
                          items.repeats ? "if (is_new) " : ""));
@@ -324,28 +340,23 @@ void HopperDialect::hand_out(TileWriter& writer, const WorkItems& items) const {
 void HopperDialect::take_entry(TileWriter& writer, const WorkItems& items) const {
   SourceWriter& out = writer.out();
   const Channel& ring = writer.program().channel(items.ring);
-  const bool is_warp = writer.threads() > 1;
   out.open("for (;;)");
   out.line(fmt::format("af_wait({}, {}_phase);", barrier_of(ring, 0), ring.name));
   out.line(fmt::format("const int4 entry = {};", entry_of(ring)));
-  if (items.part == WorkItems::Part::finishes) return;
-  if (is_warp) out.line("__syncwarp();");
-  out.line(fmt::format("{}af_arrive({});", is_warp ? "if (lane == 0) " : "", barrier_of(ring, 1)));
+  if (items.part != WorkItems::Part::finishes) arrive(writer, barrier_of(ring, 1));
 }
 
 void HopperDialect::doubt(TileWriter& writer, const Doubt& doubt) const {
   SourceWriter& out = writer.out();
   const Tile& tile = writer.tile(doubt.tile);
   const std::string ring = writer.program().channel(doubt.ring).name;
-  const int groups = std::max(writer.program().schedule.groups, 1), rows = tile.rows / groups;
-  const int chunk = kSwizzleChunkBytes / size_in_bytes(tile.type), chunks = (tile.cols + chunk - 1) / chunk;
+  const int groups = writer.program().schedule.groups;
   out.open("if (!careful)");
   out.line("bool found = false;");
   out.line(roll());
-  out.line(fmt::format("for (int e = thread; e < {}; e += {}) found |= af_has_nonfinite_{}({} + {});",
-                       groups * chunks, writer.threads(), name(tile.type), writer.array_of(tile),
-                       TileWriter::shared_index(tile, fmt::format("e / {} * {}", chunks, rows),
-                                                fmt::format("e % {} * {}", chunks, chunk))));
+  out.line(fmt::format("for (int e = thread; e < {}; e += {}) found |= af_has_nonfinite_{}({});",
+                       groups * chunks_in_row(tile), writer.threads(), name(tile.type),
+                       chunk_at(writer, tile, tile.rows / groups)));
   out.open(fmt::format("if ({})", any_lane("found")));
   out.line(fmt::format("if (lane == 0) {0}_ring[{0}_item].w = af_again;", ring));
   out.line("__syncwarp();");
@@ -374,19 +385,13 @@ void HopperDialect::store(TileWriter& writer, const Store& store) const {
   SourceWriter& out = writer.out();
   const Tile& from = writer.tile(store.from);
   const auto& layout = std::get<FragmentLayout>(from.layout);
-  std::string writes;
-  int divisor = 1;
-  for (const Digit& digit : layout.lanes) {
-    if (digit.stride == 0 && digit.extent > 1)
-      writes += fmt::format("lane / {} % {} == 0 && ", divisor, digit.extent);
-    divisor *= digit.extent;
-  }
+  const std::string writes = one_lane_condition(layout);
   writer.open_registers(layout.register_count());
   out.line(fmt::format("const int i = {} + {};", writer.scalar(store.first_row),
                        writer.position(from, TileAxis::row, "r")));
-  out.line(fmt::format("af_store_if({}i < {}, args.{}_ptr, {} + {} * args.{}_stride_s, {}[r]);", writes,
-                       writer.scalar(store.row_limit), store.output, TileWriter::base_of(store.output),
-                       int64("i"), store.output, from.name));
+  out.line(fmt::format("af_store_if({}{}i < {}, args.{}_ptr, {} + {} * args.{}_stride_s, {}[r]);", writes,
+                       writes.empty() ? "" : " && ", writer.scalar(store.row_limit), store.output,
+                       TileWriter::base_of(store.output), int64("i"), store.output, from.name));
   out.close();
 }
 
@@ -404,12 +409,8 @@ void HopperDialect::acquire(TileWriter& writer, const Acquire& acquire) const {
 }
 
 void HopperDialect::signal(TileWriter& writer, const Signal& signal) const {
-  const Channel& channel = writer.program().channel(signal.channel);
-  SourceWriter& out = writer.out();
-  if (signal.wrote) out.line("af_fence_async();");
-  if (writer.threads() > 1) out.line("__syncwarp();");
-  out.line(fmt::format("{}af_arrive({});", writer.threads() > 1 ? "if (lane == 0) " : "",
-                       barrier_of(channel, signal.stage)));
+  if (signal.wrote) writer.out().line("af_fence_async();");
+  arrive(writer, barrier_of(writer.program().channel(signal.channel), signal.stage));
 }
 
 void HopperDialect::advance(TileWriter& writer, const Advance& advance) const {
@@ -470,12 +471,9 @@ void HopperDialect::bulk_drain(TileWriter& writer) const { writer.out().line("af
 void HopperDialect::scrub(TileWriter& writer, const Scrub& scrub) const {
   SourceWriter& out = writer.out();
   const Tile& tile = writer.tile(scrub.tile);
-  const int chunk = kSwizzleChunkBytes / size_in_bytes(tile.type), per_row = (tile.cols + chunk - 1) / chunk;
-  const std::string at = fmt::format("{} + {}", writer.array_of(tile),
-                                     TileWriter::shared_index(tile, fmt::format("e / {}", per_row),
-                                                              fmt::format("e % {} * {}", per_row, chunk)));
+  const std::string at = chunk_at(writer, tile);
   const std::string loop =
-      fmt::format("for (int e = thread; e < {}; e += {})", tile.rows * per_row, writer.threads());
+      fmt::format("for (int e = thread; e < {}; e += {})", tile.rows * chunks_in_row(tile), writer.threads());
   out.open("");
   out.line("bool found = false;");
   out.line("#pragma unroll 8");

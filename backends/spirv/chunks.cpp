@@ -5,7 +5,6 @@
 
 #include "backends/common/tile_writer.h"
 #include "backends/spirv/dialect.h"
-#include "ir/algorithm.h"
 
 namespace attnfuse::spirv {
 namespace {
@@ -31,9 +30,8 @@ int GlslDialect::chunk_elements(const TileWriter& writer, const Channel& channel
   if (channel.vector_bytes < kChunkBytes || std::get<SharedLayout>(tile.layout).column_major) return 1;
   // Where nothing else is wide either, one transformed element at a time keeps kernels small.
   if (channel.transform.valid() && !program_.unit.opaque) return 1;
-  if (channel.transform.valid())
-    for (NodeId id : cone(program_.expressions, {channel.transform}))
-      if (as<Reduce>(program_.expressions.node(id)) != nullptr) return 1;  // whole rows to a thread
+  if (channel.transform.valid() && reduces(program_.expressions, channel.transform))
+    return 1;  // whole rows to a thread
   if (channel.transform.valid())
     for (NodeId id : partners(program_.expressions, channel.transform))
       if (!moves_chunks(*as<Partner>(program_.expressions.node(id)), elements)) return 1;

@@ -1084,7 +1084,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_capped_window(con
       #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int i = group_begin + thread_row + r * 8;
-        af_store_if(lane / 1 % 4 == 0 && i < sq, args.lse_ptr, lse_base + af_i64(i) * args.lse_stride_s, row_sum[r]);
+        af_store_if(lane % 4 == 0 && i < sq, args.lse_ptr, lse_base + af_i64(i) * args.lse_stride_s, row_sum[r]);
       }
     }
   }
@@ -1592,7 +1592,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_capped_window(con
       #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int i = group_begin + thread_row + r * 8;
-        af_store_if(lane / 1 % 4 == 0 && i < sq, args.lse_ptr, lse_base + af_i64(i) * args.lse_stride_s, row_sum[r]);
+        af_store_if(lane % 4 == 0 && i < sq, args.lse_ptr, lse_base + af_i64(i) * args.lse_stride_s, row_sum[r]);
       }
     }
   }
