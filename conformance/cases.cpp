@@ -32,6 +32,7 @@ constexpr Family kFamilies[] = {
     {"empty_row", "a row without allowed key gives o = 0, lse = -inf", empty_row_cases},
     {"first_tile", "a row whose first tiles are masked is an ordinary row", first_tile_cases},
     {"masks", "any predicate and its combinations", mask_cases},
+    {"data_bounds", "masks whose empty and whole tiles only the data tell", data_bound_cases},
     {"named_masks", "every mask of the catalog, alone and joined", named_mask_cases},
     {"language", "every operation of expressions, negative operands included", language_cases},
     {"poison", "slots that no query may see never influence anything, whatever bits they hold", poison_cases},

@@ -105,6 +105,26 @@ std::vector<Case> mask_cases(CaseSet set) {
   return cases;
 }
 
+// Several tiles of rows and keys, so that some are empty and some whole for these data.
+std::vector<Case> data_bound_cases(CaseSet set) {
+  std::vector<Case> cases;
+  for (const char* body : {
+           "param ids : i32[batch, skv] mask document(ids) && causal",
+           "param shuffled : i32[batch, skv] mask document(shuffled)",
+           "param padding : bool[batch, skv] mask padding[b, j] && causal",
+           "param reach : i32[heads, skv] mask j <= 9 * reach[h, i] || i == j",
+           "param ids : i32[batch, skv] mask ids[b, i] < ids[b, j] || j < 3",
+       }) {
+    const Dims dims{.heads = 4, .kv_heads = 2, .head_dim = 64, .dtype = DType::bf16};
+    const std::string text = program("bounded", dims, body);
+    cases.push_back(make_case(text, {2, 300, 300}));
+    if (set == CaseSet::full)
+      for (const Shape& shape : {Shape{1, 1, 700}, Shape{2, 515, 515}, Shape{1, 130, 1100}})
+        cases.push_back(make_case(text, shape));
+  }
+  return cases;
+}
+
 std::vector<Case> poison_cases(CaseSet set) {
   std::vector<Case> cases;
   for (DType dtype : {DType::f16, DType::bf16, DType::f32})

@@ -131,20 +131,22 @@ void fill_attention(HostTensor& tensor, Random& random, Data data, const std::st
 }
 
 // Integers rise in runs along the last axis (document numbers, positions), unless the tensor's name says
-// more: "offsets" part all keys, a "parent" comes before its child, a "list" selects blocks or nothing.
+// more: "offsets" part all keys, a "parent" comes before its child, a "list" selects blocks or nothing, and
+// "shuffled" runs of 40 come back, far apart.
 double integer(const std::string& name, std::int64_t first, std::int64_t along, std::int64_t last,
                std::int64_t keys, Random& random) {
   if (name == "offsets") {
     const std::int64_t part = along * along * keys / std::max<std::int64_t>((last - 1) * (last - 1), 1);
     return double(part);
   }
+  if (name == "shuffled") return double((along / 40 * 7 + first) % 3) * 1e9 - 1e9;
   if (name == "parent") return along % 6 == 0 ? -1 : double(random.below(along));
   if (name == "list") return double(random.below(6) - 1);
   const std::int64_t step = along * 3 / last;
   return double(step + first);
 }
 
-// Booleans are coin flips.
+// Booleans are coin flips, but "padding" is false from two fifths on.
 void fill_captured(HostTensor& tensor, Random& random, const std::string& name, std::int64_t keys) {
   const auto& shape = tensor.layout.shape;
   const std::int64_t last = shape.empty() ? 1 : shape.back();
@@ -160,7 +162,7 @@ void fill_captured(HostTensor& tensor, Random& random, const std::string& name, 
         tensor.set(index, integer(name, index.size() > 1 ? index[0] : 0, along, last, keys, random));
         break;
       case DType::boolean:
-        tensor.set(index, double(random.below(2)));
+        tensor.set(index, name == "padding" ? double(5 * along < 2 * last) : double(random.below(2)));
         break;
     }
   });

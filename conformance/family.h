@@ -63,6 +63,7 @@ std::vector<Case> window_cases(CaseSet set);
 std::vector<Case> empty_row_cases(CaseSet set);
 std::vector<Case> first_tile_cases(CaseSet set);
 std::vector<Case> mask_cases(CaseSet set);
+std::vector<Case> data_bound_cases(CaseSet set);
 std::vector<Case> poison_cases(CaseSet set);
 std::vector<Case> decode_cases(CaseSet set);
 // cases_numbers.cpp

@@ -104,6 +104,14 @@ class Verifier {
         std::ranges::any_of(p_.outputs, [&](const OutputInfo& output) { return output.name == s.output; }),
         "unknown output " + s.output);
   }
+  void check(const Fold& s) {
+    for (const Fold::Result& result : s.results)
+      require(result.op == ScalarOp::imin || result.op == ScalarOp::imax || result.op == ScalarOp::iadd,
+              "no fold of " + result.name + " by " + std::string(info(result.op).name));
+    require(!s.shared.valid() || p_.tile(s.shared).cols == p_.threads(),
+            "a shared fold needs an element a thread");
+    body(s.each);
+  }
   void check(const If& s) { body(s.body); }
   void check(const While& s) { body(s.body); }
   void check(const WorkItems& s) { body(s.body); }

@@ -205,6 +205,29 @@ struct MapRows {
   std::vector<Let> shared = {};
   NodeId first, second;
 };
+// Numbers from a range of whole numbers: each result is its values at `variable` in [begin, end), i32,
+// combined by imin, imax or iadd; of an empty range what changes no other value. `each` comes before the
+// values and defines scalars that they read. With `shared`, an i32 tile of one element a thread, the threads
+// of the workgroup divide the range among them and all have the results; without, each thread walks it
+// alone.
+struct Fold {
+  struct Result {
+    std::string name;
+    ScalarOp op;
+    NodeId value;
+  };
+  std::string variable;
+  NodeId begin, end;
+  Body each;
+  std::vector<Result> results;
+  TileId shared = {};
+};
+// One thread writes scalars to neighbouring elements of an i32 output: those at `at`, one index a dimension
+// but the last, from the start of the last.
+struct StoreScalars {
+  std::string output;
+  std::vector<NodeId> at, values;
+};
 // Kernels that follow each other on a queue: lets the next one start, or waits until what the ones before
 // wrote is there. The machine may do without both.
 struct Chain {
@@ -283,8 +306,8 @@ struct BulkDrain {};
 
 struct Statement {
   std::variant<Let, Assign, Put, Take, Acquire, Signal, Advance, Fill, Move, Mma, MmaWait, Map, RowReduce,
-               LaneReduce, ScaleRows, Barrier, Scrub, Store, BulkStore, BulkDrain, Restore, MapRows, Chain,
-               If, While, TileLoop, Roles, WorkItems, Doubt, Turn>
+               LaneReduce, ScaleRows, Barrier, Scrub, Store, BulkStore, BulkDrain, Restore, MapRows, Fold,
+               StoreScalars, Chain, If, While, TileLoop, Roles, WorkItems, Doubt, Turn>
       kind;
 };
 

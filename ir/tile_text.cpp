@@ -162,6 +162,20 @@ class Printer {
     if (s.second.valid()) line("y -> " + expr(s.second));
     --depth_;
   }
+  void print(const Fold& s) {
+    line(fmt::format("fold over {} in [{}, {}){}", s.variable, expr(s.begin), expr(s.end),
+                     s.shared.valid() ? ", shared by the threads" : ""));
+    body(s.each);
+    ++depth_;
+    for (const Fold::Result& result : s.results)
+      line(fmt::format("{} = {} of {}", result.name, info(result.op).name, expr(result.value)));
+    --depth_;
+  }
+  void print(const StoreScalars& s) {
+    std::string values;
+    for (NodeId value : s.values) values += (values.empty() ? "" : ", ") + expr(value);
+    line(fmt::format("store {} <- {}", s.output, values));
+  }
   void print(const Chain& s) { line(s.wait ? "wait for the kernels before" : "let the next kernel start"); }
   void print(const While& s) {
     line(fmt::format("while {}", expr(s.condition)));

@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "ir/algorithm.h"
+#include "passes/data_bounds.h"
+#include "passes/parameters.h"
 
 namespace attnfuse {
 namespace {
@@ -13,7 +15,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 }  // namespace
 
 ForwardLowering::ForwardLowering(const Graph& graph, const Target& target, const Schedule& schedule,
-                                 ForwardTiles plan)
+                                 const std::string& data_bounds, ForwardTiles plan)
     : plan_(std::move(plan)) {
   program_.name = "attention_" + graph.info().name;  // never a keyword
   program_.info = graph.info();
@@ -24,6 +26,7 @@ ForwardLowering::ForwardLowering(const Graph& graph, const Target& target, const
   program_.outputs = {{"o", program_.info.dtype, true}, {"lse", DType::f32, false}};
   read_graph();
   if (masked_) classes_ = classify_tiles(g(), mask_root_);
+  if (!data_bounds.empty()) use_data_bounds(data_bounds);
   lower_scores();
 }
 
@@ -49,36 +52,31 @@ void ForwardLowering::read_graph() {
   masked_ = is_masked(g());
 }
 
+// The bounds of the query tile at hand, as scalars that the tile classes read.
+void ForwardLowering::use_data_bounds(const std::string& tensor) {
+  const TensorId table = g().add_tensor(data_bounds_tensor(g(), tensor));
+  const NodeId tile = op(ScalarOp::idiv, {scalar("q_begin"), i32(program_.schedule.block_q)});
+  const NodeId head = data_bounds_differ_by_head(g()) ? g().index(Axis::h) : i32(0);
+  for (std::size_t n = 0; n < kDataBounds.size(); ++n)
+    add(data_bounds_, Let{std::string(kDataBounds[n]),
+                          g().add(Gather{table}, {g().index(Axis::b), head, tile, i32(double(n))})});
+  classes_.first_key = op(ScalarOp::imax, {classes_.first_key, scalar("seen_begin")});
+  classes_.end_key = op(ScalarOp::imin, {classes_.end_key, scalar("seen_end")});
+  const NodeId open = op(ScalarOp::logical_and, {op(ScalarOp::ige, {scalar("k_begin"), scalar("open_begin")}),
+                                                 op(ScalarOp::ile, {scalar("k_end"), scalar("open_end")})});
+  classes_.full = op(ScalarOp::logical_or, {classes_.full, open});
+}
+
 // -- arguments ----------------------------------------------------------------------------------
-
-void ForwardLowering::add_field(ParamField field) {
-  const int step = alignment(field.kind);
-  program_.param_bytes = (program_.param_bytes + step - 1) / step * step;
-  field.offset = program_.param_bytes;
-  program_.param_bytes += size_in_bytes(field.kind);
-  program_.params.push_back(std::move(field));
-}
-
-void ForwardLowering::add_tensor_fields(const std::string& tensor, const std::vector<std::string>& dims) {
-  add_field({ParamField::Kind::pointer, tensor + "_ptr", tensor, 0, Size::sq, 0});
-  for (std::size_t dim = 0; dim < dims.size(); ++dim)
-    add_field({ParamField::Kind::stride, tensor + "_stride_" + dims[dim], tensor, int(dim), Size::sq, 0});
-}
 
 void ForwardLowering::add_params() {
   for (TensorId id : {q_tensor_, k_tensor_, v_tensor_})
-    add_tensor_fields(g().tensor(id).name, {"b", "h", "s"});
-  add_tensor_fields("o", {"b", "h", "s"});
-  add_tensor_fields("lse", {"b", "h", "s"});
-  for (const TensorInfo& tensor : g().tensors()) {
-    if (tensor.role != TensorRole::captured) continue;
-    std::vector<std::string> dims;
-    for (std::size_t dim = 0; dim < tensor.shape.size(); ++dim) dims.push_back(std::to_string(dim));
-    add_tensor_fields(tensor.name, dims);
-  }
-  for (Size size : {Size::batch, Size::sq, Size::skv})
-    add_field({ParamField::Kind::size, std::string(name(size)), "", 0, size, 0});
-  program_.param_bytes = (program_.param_bytes + 7) / 8 * 8;
+    add_tensor_fields(program_, g().tensor(id).name, {"b", "h", "s"});
+  add_tensor_fields(program_, "o", {"b", "h", "s"});
+  add_tensor_fields(program_, "lse", {"b", "h", "s"});
+  for (const TensorInfo& tensor : g().tensors())
+    if (tensor.role == TensorRole::captured) add_captured_fields(program_, tensor);
+  add_size_fields(program_);
 }
 
 ChannelId ForwardLowering::add_channel(const std::string& name, TileId tile, TensorId source, NodeId value) {
@@ -208,6 +206,7 @@ void ForwardLowering::add_bounds(Body& body) {
   const double block_q = program_.schedule.block_q, block_k = program_.schedule.block_k;
   add(body, Let{"q_end",
                 op(ScalarOp::imin, {op(ScalarOp::iadd, {scalar("q_begin"), i32(block_q)}), size(Size::sq)})});
+  body.insert(body.end(), data_bounds_.begin(), data_bounds_.end());
   NodeId first = i32(0), end = size(Size::skv);
   if (masked_) {
     first = op(ScalarOp::imax, {classes_.first_key, i32(0)});

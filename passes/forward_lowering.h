@@ -16,7 +16,9 @@ namespace attnfuse {
 
 class ForwardLowering {
  protected:
-  ForwardLowering(const Graph& graph, const Target& target, const Schedule& schedule, ForwardTiles plan);
+  // data_bounds: the tensor that a kernel before this one fills, see passes/data_bounds.h; empty: none.
+  ForwardLowering(const Graph& graph, const Target& target, const Schedule& schedule,
+                  const std::string& data_bounds, ForwardTiles plan);
   ~ForwardLowering() = default;
 
   Graph& g() { return program_.expressions; }
@@ -38,7 +40,6 @@ class ForwardLowering {
   NodeId exponential(NodeId value, NodeId max);
 
   // ---- arguments and channels ----
-  void add_field(ParamField field);
   void add_params();
   ChannelId add_channel(const std::string& name, TileId tile, TensorId source, NodeId value);
 
@@ -67,13 +68,13 @@ class ForwardLowering {
   TileClasses classes_;
   bool masked_ = false, score_is_identity_ = false;
   double factor_ = 1;
-  Body before_, per_tile_;
+  Body before_, per_tile_, data_bounds_;
 
   bool is_softmax() const { return kind_ == NormalizeKind::softmax || kind_ == NormalizeKind::softmax_sink; }
 
  private:
   void read_graph();
-  void add_tensor_fields(const std::string& tensor, const std::vector<std::string>& dims);
+  void use_data_bounds(const std::string& tensor);
   TileId add_vector(const std::string& name, ValueType type, TileAxis axis);
   NodeId hoist_from(NodeId root, const std::string& prefix);
   void lower_scores();
@@ -88,7 +89,9 @@ class ForwardLowering {
 };
 
 // The schedules.
-TileProgram lower_portable(const Graph& graph, const Target& target, const Schedule& schedule);
-TileProgram lower_pipelined(const Graph& graph, const Target& target, const Schedule& schedule);
+TileProgram lower_portable(const Graph& graph, const Target& target, const Schedule& schedule,
+                           const std::string& data_bounds);
+TileProgram lower_pipelined(const Graph& graph, const Target& target, const Schedule& schedule,
+                            const std::string& data_bounds);
 
 }  // namespace attnfuse

@@ -73,9 +73,12 @@ NodeId at_most_zero(Folder& folder, const Linear& x) {
 }
 
 bool is_wild(const Graph& graph, NodeId id) {
-  for (NodeId node : cone(graph, {id}))
-    if (as<Gather>(graph.node(node))) return true;
-  return false;
+  constexpr std::string_view kBounds[] = {"q_begin", "q_end", "k_begin", "k_end"};
+  return std::ranges::any_of(cone(graph, {id}), [&](NodeId node) {
+    const auto* variable = as<Variable>(graph.node(node));
+    return as<Gather>(graph.node(node)) != nullptr ||
+           (variable != nullptr && std::ranges::find(kBounds, variable->name) == std::end(kBounds));
+  });
 }
 
 }  // namespace attnfuse

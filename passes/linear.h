@@ -31,7 +31,7 @@ NodeId node_of(Folder& folder, const Linear& x);
 // i32 (a user's "no limit"): such elements stand alone.
 NodeId at_most_zero(Folder& folder, const Linear& x);
 
-// Reads a captured tensor.
+// Reads a captured tensor, or is a scalar other than the tile's bounds: any i32.
 bool is_wild(const Graph& graph, NodeId id);
 
 }  // namespace attnfuse

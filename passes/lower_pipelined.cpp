@@ -21,6 +21,7 @@
 
 #include "ir/algorithm.h"
 #include "passes/forward_lowering.h"
+#include "passes/parameters.h"
 #include "passes/pipelined_tiles.h"
 
 namespace attnfuse {
@@ -35,8 +36,10 @@ enum QueryStage { kQueryFilled, kQueryWritten, kQueryFree };
 
 class PipelinedLowering : public ForwardLowering {
  public:
-  PipelinedLowering(const Graph& graph, const Target& target, const Schedule& schedule)
-      : ForwardLowering(graph, target, schedule, plan_pipelined_tiles(graph.info(), target, schedule)) {
+  PipelinedLowering(const Graph& graph, const Target& target, const Schedule& schedule,
+                    const std::string& data_bounds)
+      : ForwardLowering(graph, target, schedule, data_bounds,
+                        plan_pipelined_tiles(graph.info(), target, schedule)) {
     program_.unit = target.pipeline->product;
     group_threads_ = target.pipeline->group_threads;
     // The output waits for the scaling of the step before where registers are short; see issue_output.
@@ -208,7 +211,7 @@ class PipelinedLowering : public ForwardLowering {
     add_map("o", plan_.scores_shared);
     add_params();
     ParamField counter{ParamField::Kind::counter, "counter", "", 0, Size::sq, 0};
-    add_field(counter);
+    add_field(program_, counter);
     program_.param_bytes = (program_.param_bytes + 63) / 64 * 64;
   }
 
@@ -217,7 +220,7 @@ class PipelinedLowering : public ForwardLowering {
     ParamField field{ParamField::Kind::tensor_map, tensor + "_map", tensor, 0, Size::sq, 0};
     field.box_rows = tile.rows;
     field.box_columns = kSwizzleBytes / size_in_bytes(tile.type);
-    add_field(field);
+    add_field(program_, field);
   }
 
   // -- walking the key tiles --------------------------------------------------------------------
@@ -535,8 +538,9 @@ class PipelinedLowering : public ForwardLowering {
 
 }  // namespace
 
-TileProgram lower_pipelined(const Graph& graph, const Target& target, const Schedule& schedule) {
-  return PipelinedLowering(graph, target, schedule).run();
+TileProgram lower_pipelined(const Graph& graph, const Target& target, const Schedule& schedule,
+                            const std::string& data_bounds) {
+  return PipelinedLowering(graph, target, schedule, data_bounds).run();
 }
 
 }  // namespace attnfuse

@@ -15,8 +15,10 @@ namespace {
 
 class PortableLowering : public ForwardLowering {
  public:
-  PortableLowering(const Graph& graph, const Target& target, const Schedule& schedule)
-      : ForwardLowering(graph, target, schedule, plan_forward_tiles(graph.info(), target, schedule)) {
+  PortableLowering(const Graph& graph, const Target& target, const Schedule& schedule,
+                   const std::string& data_bounds)
+      : ForwardLowering(graph, target, schedule, data_bounds,
+                        plan_forward_tiles(graph.info(), target, schedule)) {
     program_.unit = matrix_unit(target, graph.info().dtype);
   }
 
@@ -113,13 +115,15 @@ class PortableLowering : public ForwardLowering {
 
 }  // namespace
 
-TileProgram lower_portable(const Graph& graph, const Target& target, const Schedule& schedule) {
-  return PortableLowering(graph, target, schedule).run();
+TileProgram lower_portable(const Graph& graph, const Target& target, const Schedule& schedule,
+                           const std::string& data_bounds) {
+  return PortableLowering(graph, target, schedule, data_bounds).run();
 }
 
-Result<TileProgram> lower_forward(const Graph& graph, const Target& target, const Schedule& schedule) {
-  return schedule.groups > 0 ? lower_pipelined(graph, target, schedule)
-                             : lower_portable(graph, target, schedule);
+Result<TileProgram> lower_forward(const Graph& graph, const Target& target, const Schedule& schedule,
+                                  const std::string& data_bounds) {
+  return schedule.groups > 0 ? lower_pipelined(graph, target, schedule, data_bounds)
+                             : lower_portable(graph, target, schedule, data_bounds);
 }
 
 }  // namespace attnfuse

@@ -7,6 +7,7 @@
 
 #include "ir/algorithm.h"
 #include "passes/columns.h"
+#include "passes/parameters.h"
 #include "passes/transform.h"
 
 namespace attnfuse {
@@ -68,38 +69,12 @@ class TransformLowering {
  private:
   void add(decltype(Statement::kind) statement) { program_.body.push_back({std::move(statement)}); }
 
-  void add_field(ParamField field) {
-    const int align = alignment(field.kind);
-    field.offset = (program_.param_bytes + align - 1) / align * align;
-    program_.param_bytes = field.offset + size_in_bytes(field.kind);
-    program_.params.push_back(std::move(field));
-  }
-
-  void add_tensor(const std::string& tensor, const std::vector<std::string>& dims) {
-    using Kind = ParamField::Kind;
-    add_field({Kind::pointer, tensor + "_ptr", tensor});
-    for (std::size_t dim = 0; dim < dims.size(); ++dim)
-      add_field({Kind::stride, fmt::format("{}_stride_{}", tensor, dims[dim]), tensor, int(dim)});
-  }
-
   void add_params() {
     const Graph& graph = program_.expressions;
-    add_tensor(graph.tensor(tensor_of(graph, role_)).name, {"b", "h", "s"});
-    add_tensor(output_, {"b", "h", "s"});
-    std::vector<TensorId> read;
-    for (NodeId id : cone(graph, {transform_of(graph, role_)}))
-      if (const auto* gather = as<Gather>(graph.node(id)))
-        if (std::find(read.begin(), read.end(), gather->tensor) == read.end()) read.push_back(gather->tensor);
-    for (TensorId id : read) {
-      const TensorInfo& tensor = graph.tensor(id);
-      if (tensor.role != TensorRole::captured) continue;
-      std::vector<std::string> dims;
-      for (std::size_t dim = 0; dim < tensor.shape.size(); ++dim) dims.push_back(std::to_string(dim));
-      add_tensor(tensor.name, dims);
-    }
-    for (Size size : {Size::batch, Size::sq, Size::skv})
-      add_field({ParamField::Kind::size, std::string(name(size)), "", 0, size});
-    program_.param_bytes = (program_.param_bytes + 7) / 8 * 8;
+    add_tensor_fields(program_, graph.tensor(tensor_of(graph, role_)).name, {"b", "h", "s"});
+    add_tensor_fields(program_, output_, {"b", "h", "s"});
+    add_captured_fields(program_, {transform_of(graph, role_)});
+    add_size_fields(program_);
   }
 
   // What a thread holds: elements of all heads, and the values that they share.

@@ -1,6 +1,9 @@
 #include "passes/tile_ranges.h"
 
+#include <algorithm>
 #include <cmath>
+
+#include "ir/algorithm.h"
 
 namespace attnfuse {
 namespace {
@@ -20,6 +23,13 @@ bool is_positive(const Graph& graph, NodeId id) {
   if (apply->op == Op::imax) return positive(0) || positive(1);
   if (apply->op == Op::imin) return positive(0) && positive(1);
   return false;
+}
+
+// A captured element that differs from row to row or from key to key.
+bool reads_data(const Graph& graph, NodeId root) {
+  return std::ranges::any_of(elementwise_cone(graph, {root}), [&](NodeId id) {
+    return as<Gather>(graph.node(id)) != nullptr && !is_scalar(graph.node(id));
+  });
 }
 
 }  // namespace
@@ -53,6 +63,29 @@ Linear TileRanges::linear(NodeId id) {
 
 std::optional<TileRanges::Range> TileRanges::range(NodeId id) { return range(linear(id)); }
 
+std::optional<TileRanges::Range> TileRanges::folded(NodeId id) {
+  if (folds_ == nullptr || !reads_data(folder_.graph(), id)) return {};
+  const Axes axes = folder_.graph().node(id).axes;
+  const bool by_row = axes.within({Axis::b, Axis::h, Axis::g, Axis::i});
+  if (!by_row && !axes.within({Axis::b, Axis::h, Axis::g, Axis::j})) return {};
+  const std::string number = std::to_string(folds_->size() / 2);
+  const auto scalar = [&](const char* prefix, Op op) {
+    const std::string name = prefix + number;
+    folds_->push_back({name, op, by_row ? Axis::i : Axis::j, id});
+    return Linear::of(folder_.variable(name, ValueType::i32));
+  };
+  const Linear least = scalar("least_", Op::imin), most = scalar("most_", Op::imax);
+  return Range{least, most};
+}
+
+std::optional<TileRanges::Truth> TileRanges::folded_truth(NodeId id) {
+  if (folds_ == nullptr) return {};
+  const std::optional<Range> values = folded(op(Op::iselect, {id, folder_.i32(1), folder_.i32(0)}));
+  if (!values) return {};
+  const NodeId zero = folder_.i32(0);
+  return Truth{op(Op::ine, {node(values->hi), zero}), op(Op::ine, {node(values->lo), zero})};
+}
+
 std::optional<TileRanges::Range> TileRanges::range(const Linear& x) {
   Range sum{Linear::of(x.constant), Linear::of(x.constant)};
   for (const auto& [term, coefficient] : x.terms) {
@@ -79,6 +112,7 @@ std::optional<TileRanges::Range> TileRanges::small_range(NodeId id) {
 std::optional<TileRanges::Range> TileRanges::find_range(NodeId id) {
   const Node node = folder_.graph().node(id);
   if (is_scalar(node)) return Range{Linear::of(id), Linear::of(id)};
+  if (const std::optional<Range> known = folded(id)) return known;
   const auto bounds = [&](const char* begin, const char* end) {
     return Range{Linear::of(folder_.variable(begin, ValueType::i32)),
                  Linear::of(folder_.variable(end, ValueType::i32)) + Linear::of(-1)};
@@ -192,6 +226,7 @@ TileRanges::Truth TileRanges::truth(NodeId id) {
 TileRanges::Truth TileRanges::find_truth(NodeId id) {
   const Node node = folder_.graph().node(id);
   if (is_scalar(node)) return {id, id};
+  if (const std::optional<Truth> known = folded_truth(id)) return *known;
   if (const auto* apply = as<Apply>(node)) {
     const std::vector<NodeId> x = folder_.graph().operands(id);
     if (apply->op == Op::logical_not) {

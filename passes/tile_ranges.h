@@ -4,14 +4,28 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "passes/linear.h"
 
 namespace attnfuse {
 
+// A scalar that stands for the least (imin) or greatest (imax) of an i32 value over the tile's rows, or keys,
+// on which alone it depends.
+struct TileFold {
+  std::string name;
+  ScalarOp op;
+  Axis axis;
+  NodeId value;
+};
+
 class TileRanges {
  public:
-  explicit TileRanges(Folder& folder) : folder_(folder) {}
+  // With `folds` what only data decides is known where it depends on one axis: by scalars that are added
+  // there.
+  explicit TileRanges(Folder& folder, std::vector<TileFold>* folds = nullptr)
+      : folder_(folder), folds_(folds) {}
 
   struct Range {
     Linear lo, hi;
@@ -52,6 +66,8 @@ class TileRanges {
     NodeId element;  // that block's
   };
   std::optional<BlockElement> block_element(NodeId gather);
+  std::optional<Range> folded(NodeId i32);
+  std::optional<Truth> folded_truth(NodeId boolean);
   Truth find_truth(NodeId boolean);
   Truth compared(const Comparison& comparison);
   // The i32 value that an f32 value equals, if it is whole by construction.
@@ -62,6 +78,7 @@ class TileRanges {
   NodeId negated(NodeId boolean) { return op(ScalarOp::logical_not, {boolean}); }
 
   Folder& folder_;
+  std::vector<TileFold>* folds_;
   std::map<NodeId, std::optional<Range>> ranges_;
   std::map<NodeId, Truth> truths_;
   std::map<NodeId, Linear> linear_;

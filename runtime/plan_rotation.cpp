@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "ir/analysis.h"
+#include "passes/data_bounds.h"
 #include "runtime/compile.h"
 #include "runtime/machine.h"
 
@@ -60,13 +61,14 @@ class RotationPlanner : public Planner {
         cache_(cache),
         keys_(keys) {
     lengths_ = length_classes(graph_.info(), machine_.target);
-    choices_ = {options_.rotation};
-    if (options_.rotation != Rotation::automatic) return;
-    choices_ = {Rotation::fuse};
+    const bool is_free = options_.rotation == Rotation::automatic;
+    choices_ = {is_free ? Rotation::fuse : options_.rotation};
     if (!verify(graph_).empty()) return;  // planning says what is wrong
+    const auto optimized = run_graph_passes(graph_);
+    has_data_bounds_ = optimized && has_data_bounds(*optimized);
+    if (!is_free) return;
     choices_ = distinct_rotations(graph_);
     if (choices_.size() == 1) return;
-    const auto optimized = run_graph_passes(graph_);
     const auto schedules = rotation_schedules(graph_, machine_.target, options_);
     if (!optimized || !schedules) {
       choices_ = {Rotation::fuse};
@@ -108,15 +110,30 @@ class RotationPlanner : public Planner {
       renamed[source.name] = output;
       plan.steps.push_back({std::move(kernel).value(), {}, waits_for_others(*program)});
     }
-    options.chained = !roles.empty();
+    if (has_data_bounds_) options.data_bounds = data_bounds_name(graph_);
+    options.chained = !roles.empty() || has_data_bounds_;
     auto kernel =
         load_kernel(roles.empty() ? graph_ : split_transform(graph_, roles), machine_, options, cache_);
     if (!kernel) return kernel.errors();
+    if (has_data_bounds_)
+      if (auto added = add_data_bounds(plan, (*kernel)->program.schedule); !added) return added.errors();
     plan.steps.push_back({*kernel, std::move(renamed), waits_for_others((*kernel)->program)});
     return plan;
   }
 
  private:
+  // The step that finds key bounds for attention in these tiles.
+  Status add_data_bounds(Plan& plan, const Schedule& attention) {
+    auto program = compile_data_bounds(graph_, machine_.target, attention);
+    if (!program) return program.errors();
+    auto kernel = loaded(*program);
+    if (!kernel) return kernel.errors();
+    const TensorInfo table = data_bounds_tensor(graph_, data_bounds_name(graph_));
+    plan.workspace.push_back({table.name, table.dtype, table.shape});
+    plan.steps.push_back({std::move(kernel).value(), {}, waits_for_others(*program)});
+    return Unit{};
+  }
+
   Result<std::shared_ptr<const Kernel>> loaded(const TileProgram& program) {
     auto compiled = compile(program, *machine_.backend, cache_);
     if (!compiled) return compiled.errors();
@@ -134,6 +151,7 @@ class RotationPlanner : public Planner {
   TransformRows keys_;
   std::vector<Rotation> choices_;
   std::vector<int> lengths_;  // see length_classes
+  bool has_data_bounds_ = false;
   std::unique_ptr<Chooser> chooser_;
 };
 

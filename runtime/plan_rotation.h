@@ -1,5 +1,5 @@
-// Plans with pre-passes: transforms of queries and keys by kernels of their own ahead of attention, where the
-// rotation calculus (passes/rotation.h) or the caller says so.
+// Plans with kernels ahead of attention: transforms of queries and keys, where the rotation calculus
+// (passes/rotation.h) or the caller says so, and key bounds that only data tell (passes/data_bounds.h).
 #pragma once
 
 #include "passes/rotation.h"

@@ -129,6 +129,8 @@ class TileWriter {
   void write(const Store& s);
   void write(const Restore& s);
   void write(const MapRows& s);
+  void write(const Fold& s);
+  void write(const StoreScalars& s);
   void write(const Chain& s) { dialect_.chain(*this, s); }
   void write(const If& s);
   void write(const TileLoop& s);

@@ -101,6 +101,7 @@ layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer af_
 layout(buffer_reference, std430, buffer_reference_align = 2) coherent buffer af_output_f16 { float16_t x; };
 layout(buffer_reference, std430, buffer_reference_align = 2) coherent buffer af_output_bf16 { uint16_t x; };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer af_output_f32 { float x; };
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer af_output_i32 { int x; };
 float af_load_f16(af_u64 base, af_i64 at) { return float(af_pointer_f16(base + af_u64(at) * 2ul).x); }
 float af_load_bf16(af_u64 base, af_i64 at) { return af_from_bf16(af_pointer_bf16(base + af_u64(at) * 2ul).x); }
 float af_load_f32(af_u64 base, af_i64 at) { return af_pointer_f32(base + af_u64(at) * 4ul).x; }
@@ -112,6 +113,7 @@ float af_reload_f32(af_u64 base, af_i64 at) { return af_output_f32(base + af_u64
 void af_store_f16(af_u64 base, af_i64 at, float x) { af_output_f16(base + af_u64(at) * 2ul).x = af_to_f16(x); }
 void af_store_bf16(af_u64 base, af_i64 at, float x) { af_output_bf16(base + af_u64(at) * 2ul).x = af_to_bf16(x); }
 void af_store_f32(af_u64 base, af_i64 at, float x) { af_output_f32(base + af_u64(at) * 4ul).x = x; }
+void af_store_i32(af_u64 base, af_i64 at, int x) { af_output_i32(base + af_u64(at) * 4ul).x = x; }
 // Chunks of 16 bytes at a byte offset: eight elements of 16 bits or four of 32.
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer af_pointer_chunk { uvec4 x; };
 uvec4 af_load_chunk(af_u64 base, af_i64 at) { return af_pointer_chunk(base + af_u64(at)).x; }
