@@ -186,9 +186,8 @@ void HopperDialect::begin(TileWriter& writer) const {
   out.line("__syncthreads();");
 }
 
-// The branch on 128 threads comes first: register budgets are theirs. Every group of a role has a copy of its
-// own: with its number a constant, the compiler sees that loops, slots and descriptors are the same for all
-// its threads.
+// The branch on 128 threads comes first: register budgets are theirs. The groups of a role run the same text,
+// and so the same instructions: copies of their own would not fit the instruction caches.
 void HopperDialect::roles(TileWriter& writer, const Roles& roles) const {
   SourceWriter& out = writer.out();
   const TileProgram& program = writer.program();
@@ -198,40 +197,40 @@ void HopperDialect::roles(TileWriter& writer, const Roles& roles) const {
   for (std::size_t r = 0; r < roles.roles.size();) {
     const Role& first = roles.roles[r];
     const int quarter = first.first_thread / together;
-    for (int group = 0; group < first.groups; ++group) {
-      out.open(fmt::format("{}if (quarter == {})", r == 0 ? "" : "else ", quarter + group));
-      out.line(
-          fmt::format("af_registers_{}<{}>();", first.registers > at_start ? "inc" : "dec", first.registers));
-      if (first.groups > 1) {
-        out.comment(fmt::format("role {}, group {}", first.name, group));
-        role_body(writer, first, group);
-      } else {
-        for (std::size_t n = r; n < roles.roles.size() && roles.roles[n].first_thread / together == quarter;
-             ++n) {
-          const Role& role = roles.roles[n];
-          const int at = role.first_thread, end = at + role.threads;
-          out.comment("role " + role.name);
-          out.open(fmt::format("{}if ({})", n == r ? "" : "else ",
-                               role.threads == 1 ? fmt::format("thread == {}", at)
-                                                 : fmt::format("thread >= {} && thread < {}", at, end)));
-          role_body(writer, role, 0);
-          out.close();
-        }
+    ATTNFUSE_CHECK(first.groups == 1 || r + 1 == roles.roles.size(), "groups come last");
+    out.open(fmt::format("{}if (quarter {} {})", r == 0 ? "" : "else ", first.groups > 1 ? ">=" : "==", quarter));
+    out.line(
+        fmt::format("af_registers_{}<{}>();", first.registers > at_start ? "inc" : "dec", first.registers));
+    if (first.groups > 1) {
+      out.comment("role " + first.name);
+      out.line(fmt::format("const int group = quarter - {};", quarter));
+      role_body(writer, first);
+    } else {
+      for (std::size_t n = r; n < roles.roles.size() && roles.roles[n].first_thread / together == quarter;
+           ++n) {
+        const Role& role = roles.roles[n];
+        const int at = role.first_thread, end = at + role.threads;
+        out.comment("role " + role.name);
+        out.open(fmt::format("{}if ({})", n == r ? "" : "else ",
+                             role.threads == 1 ? fmt::format("thread == {}", at)
+                                               : fmt::format("thread >= {} && thread < {}", at, end)));
+        role_body(writer, role);
+        out.close();
       }
-      out.close();
     }
+    out.close();
     while (r < roles.roles.size() && roles.roles[r].first_thread / together == quarter) ++r;
   }
 }
 
-void HopperDialect::role_body(TileWriter& writer, const Role& role, int group) const {
+void HopperDialect::role_body(TileWriter& writer, const Role& role) const {
   SourceWriter& out = writer.out();
   const TileProgram& program = writer.program();
   const int threads = role.threads / role.groups;
   writer.set_threads(threads);
-  if (role.groups > 1) out.line(fmt::format("constexpr int group = {};", group));
   if (threads > 1) {
-    out.line(fmt::format("const int thread = int(threadIdx.x) - {};", role.first_thread + group * threads));
+    const std::string own = role.groups > 1 ? fmt::format(" - group * {}", threads) : "";
+    out.line(fmt::format("const int thread = int(threadIdx.x) - {}{};", role.first_thread, own));
     out.line(fmt::format("const int lane = thread % {0}, warp = thread / {0};", kWarp));
   }
   const Uses uses(program, role.body);
@@ -242,8 +241,8 @@ void HopperDialect::role_body(TileWriter& writer, const Role& role, int group) c
     out.line(fmt::format("af_u32 {}_phase = 0;", channel.name));
   }
   writer.declare_tiles(uses.registers());
-  if (takes_turns(role.body) && group == role.groups - 1)
-    out.line(fmt::format("af_named_arrive(1, {});", 2 * threads));
+  if (takes_turns(role.body))
+    out.line(fmt::format("if (group == {}) af_named_arrive(1, {});", role.groups - 1, 2 * threads));
   writer.body(role.body);
 }
 
@@ -539,6 +538,12 @@ void HopperDialect::mma_wait(TileWriter& writer, const MmaWait& wait) const {
   }
   writer.out().line(fmt::format("af_wgmma_wait<{}>();", wait.pending));
   writer.out().line(fmt::format("af_keep({});", writer.tile(wait.ready).name));
+}
+
+// Here, beside the products that run: the compiler would move it to where the accumulator is needed next.
+void HopperDialect::scale_rows(TileWriter& writer, const ScaleRows& scale) const {
+  CudaDialect::scale_rows(writer, scale);
+  writer.out().line(fmt::format("af_keep({});", writer.tile(scale.tile).name));
 }
 
 // An accumulator into its rows of a shared tile, 16 columns at a time. Addresses are computed here, once a

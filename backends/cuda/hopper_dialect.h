@@ -20,6 +20,7 @@ class HopperDialect : public CudaDialect {
   void advance(TileWriter& writer, const Advance& advance) const override;
   void mma(TileWriter& writer, const Mma& mma) const override;
   void mma_wait(TileWriter& writer, const MmaWait& wait) const override;
+  void scale_rows(TileWriter& writer, const ScaleRows& scale) const override;
   void move(TileWriter& writer, const Move& move) const override;
   void scrub(TileWriter& writer, const Scrub& scrub) const override;
   void bulk_store(TileWriter& writer, const BulkStore& store) const override;
@@ -32,7 +33,7 @@ class HopperDialect : public CudaDialect {
  private:
   void hand_out(TileWriter& writer, const WorkItems& items) const;
   void take_entry(TileWriter& writer, const WorkItems& items) const;
-  void role_body(TileWriter& writer, const Role& role, int group) const;
+  void role_body(TileWriter& writer, const Role& role) const;
 };
 
 }  // namespace attnfuse::cuda
