@@ -16,10 +16,12 @@ struct Schedule {
   bool query_in_registers = false;  // query operands are loaded once, not every step
   CopyKind copy = CopyKind::direct;
   int vector_bytes = 16;  // global access width; the element size when pointers or strides are not aligned
-  // Programs with roles: block_q = groups * 64 rows, warps = 4 * (groups + 1).
+  // Programs with roles: block_q = groups * 64 rows, warps = 4 * (groups + 1), or 4 more that transform
+  // queries.
   int groups = 0;  // 0: no roles
   int query_slots = 1, kv_slots = 1;
   int consumer_registers = 0, producer_registers = 0;
+  int transform_registers = 0;  // of the threads that transform queries; 0: there are none
   bool take_turns = false;
   int exponentials_first = 4;  // quarters; see PipelineRow
   bool trims = false;

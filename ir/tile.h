@@ -59,6 +59,26 @@ struct ChannelStage {
   int arrivals = 1;
 };
 
+// A scalar, the same for all threads at hand.
+struct Let {
+  std::string name;
+  NodeId value;
+  bool changes = false;
+};
+
+// Columns of a query, key or value expression that a thread computes together. With `partner` = n the columns
+// d and d + n, where d runs over [begin, end) (in steps of two if n = 1); without partner each d of [begin,
+// end) alone.
+//   x, y      the source's elements at d and d + n: variables of the expressions
+//   shared    values that do not depend on the head, nor on the elements
+//   first, second   the values at d and d + n
+// Input and Partner leaves, where no partner serves all of them, are read one by one.
+struct ColumnGroup {
+  int begin = 0, end = 0, partner = 0;
+  std::vector<Let> shared;
+  NodeId first, second;
+};
+
 // A shared tile that is refilled while others are used: the one asynchrony concept.
 //   put   asks for rows of the source     take  waits until they are visible to all threads
 // direct: put loads and stores.   staged: put loads into registers, take stores.   async: put starts a
@@ -81,16 +101,13 @@ struct Channel {
   int vector_bytes = 16;
   int slots = 1;
   std::vector<ChannelStage> stages = {};  // empty: put and take, with barriers of the workgroup
+  // The transform by columns, for MapSlot; empty: put transforms.
+  std::vector<ColumnGroup> columns = {};
 };
 
 struct Statement;
 using Body = std::vector<Statement>;
 
-struct Let {
-  std::string name;
-  NodeId value;
-  bool changes = false;
-};  // uniform scalar
 struct Put {
   ChannelId channel;
   NodeId first_row, row_limit;
@@ -190,20 +207,13 @@ struct Restore {
   TileId in = {};
 };
 // Writes rows [first_row, row_limit) of an output [b, heads, rows, d], whose elements are expressions of the
-// source's elements in the same row; no tile is involved. A thread takes the columns that need each other:
-// with `partner` = n the columns d and d + n, where d runs over [begin, end) (in steps of two if n = 1);
-// without partner each d of [begin, end) alone.
-//   x, y      the source's elements at d and d + n: variables of the expressions
-//   shared    values that all heads of the workgroup have in common, computed once per row and d
-//   first, second   the output's elements at d and d + n
-// Input and Partner leaves, where no partner serves all of them, are read one by one.
+// source's elements in the same row; no tile is involved. A thread takes columns that need each other, for
+// all heads of the workgroup: what these share is computed once per row and d.
 struct MapRows {
   TensorId source;
   std::string output;
   NodeId first_row, row_limit;
-  int begin = 0, end = 0, partner = 0;
-  std::vector<Let> shared = {};
-  NodeId first, second;
+  ColumnGroup columns;
 };
 // Numbers from a range of whole numbers: each result is its values at `variable` in [begin, end), i32,
 // combined by imin, imax or iadd; of an empty range what changes no other value. `each` comes before the
@@ -292,6 +302,12 @@ struct Doubt {
 struct Turn {
   bool pass = false;
 };
+// The slot's rows, from first_row on, through the columns of the channel's transform, in place: after the rows
+// of the source have come as they are.
+struct MapSlot {
+  ChannelId channel;
+  NodeId first_row;
+};
 // Writes the slot's rows from first_row on to an output with the copy engine, then waits until the slot may
 // be filled again. Rows and columns outside the output are dropped. With a ring `unless_doubted` the rows are
 // those of its entry, and not written if it says that they are computed again.
@@ -307,7 +323,7 @@ struct BulkDrain {};
 struct Statement {
   std::variant<Let, Assign, Put, Take, Acquire, Signal, Advance, Fill, Move, Mma, MmaWait, Map, RowReduce,
                LaneReduce, ScaleRows, Barrier, Scrub, Store, BulkStore, BulkDrain, Restore, MapRows, Fold,
-               StoreScalars, Chain, If, While, TileLoop, Roles, WorkItems, Doubt, Turn>
+               StoreScalars, Chain, If, While, TileLoop, Roles, WorkItems, Doubt, Turn, MapSlot>
       kind;
 };
 

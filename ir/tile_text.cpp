@@ -144,22 +144,25 @@ class Printer {
     line(fmt::format("store {} <- {} rows [{}, ..) in bulk{}", s.output, p_.channel(s.channel).name,
                      expr(s.first_row), s.unless_doubted.valid() ? " unless in doubt" : ""));
   }
+  void print(const MapSlot& s) {
+    line(fmt::format("map {} rows [{}, ..) in place", p_.channel(s.channel).name, expr(s.first_row)));
+  }
   void print(const BulkDrain&) { line("wait for bulk stores"); }
   void print(const Restore& s) {
     line(fmt::format("restore non-finite values of {} into {} if {}", p_.expressions.tensor(s.value).name,
                      s.in.valid() ? tile(s.in) : s.output, s.flag));
   }
   void print(const MapRows& s) {
-    const std::string columns = s.partner == 0   ? ""
-                                : s.partner == 1 ? ", in neighbours"
-                                                 : fmt::format(", each with d + {}", s.partner);
+    const std::string columns = s.columns.partner == 0   ? ""
+                                : s.columns.partner == 1 ? ", in neighbours"
+                                                 : fmt::format(", each with d + {}", s.columns.partner);
     line(fmt::format("map rows [{}, ..) below {} of {} to {}, d in [{}, {}){}", expr(s.first_row),
-                     expr(s.row_limit), p_.expressions.tensor(s.source).name, s.output, s.begin, s.end,
+                     expr(s.row_limit), p_.expressions.tensor(s.source).name, s.output, s.columns.begin, s.columns.end,
                      columns));
     ++depth_;
-    for (const Let& let : s.shared) print(let);
-    line("x -> " + expr(s.first));
-    if (s.second.valid()) line("y -> " + expr(s.second));
+    for (const Let& let : s.columns.shared) print(let);
+    line("x -> " + expr(s.columns.first));
+    if (s.columns.second.valid()) line("y -> " + expr(s.columns.second));
     --depth_;
   }
   void print(const Fold& s) {

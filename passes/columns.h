@@ -9,13 +9,6 @@
 
 namespace attnfuse {
 
-// The fields of MapRows that describe columns.
-struct ColumnGroup {
-  int begin = 0, end = 0, partner = 0;
-  std::vector<Let> shared;
-  NodeId first, second;
-};
-
 // Groups that cover the columns [0, columns) of `transform`, a value over Input and Partner(Input). Nodes are
 // added to `graph`.
 std::vector<ColumnGroup> column_groups(Graph& graph, NodeId transform, int columns);

@@ -4,7 +4,7 @@
 //   keys, values   copy the tiles that the mask allows, last first; one loader does both where something is
 //                  transformed, each key tile before the value tile of the step before
 //   scheduler      hands out query tiles and loads their queries, as many ahead as there are slots
-//   transform      in place of the scheduler's load when queries are transformed
+//   transform      in place of the scheduler's load when queries are transformed, and nothing else is
 //   storer         writes an output tile from the slot of its query, and frees the slot
 //   consumer       groups of 64 rows: scores, softmax, output
 //
@@ -20,6 +20,7 @@
 #include <limits>
 
 #include "ir/algorithm.h"
+#include "passes/columns.h"
 #include "passes/forward_lowering.h"
 #include "passes/parameters.h"
 #include "passes/pipelined_tiles.h"
@@ -52,9 +53,9 @@ class PipelinedLowering : public ForwardLowering {
     add_arguments();
     Roles roles;
     for (const Place& place : places_) roles.roles.push_back(producer(place));
-    Role consumers{
-        "consumer", group_threads_, group_threads_ * groups(), groups(), program_.schedule.consumer_registers,
-        consumer()};
+    const int producers = program_.threads() - group_threads_ * groups();
+    Role consumers{"consumer", producers, group_threads_ * groups(), groups(),
+                   program_.schedule.consumer_registers, consumer()};
     roles.roles.push_back(std::move(consumers));
     add(program_.body, std::move(roles));
     program_.footprint = pipelined_footprint(program_.info, program_.target, program_.schedule);
@@ -63,6 +64,8 @@ class PipelinedLowering : public ForwardLowering {
 
  private:
   int groups() const { return program_.schedule.groups; }
+  // Queries are transformed by threads that do nothing else.
+  bool transforms_beside() const { return program_.schedule.transform_registers > 0; }
   int consumer_warps() const { return groups() * group_threads_ / kWarp; }
   // Signals that a role's hand-over takes: one a warp, or one of a single thread.
   static int signals(int threads) { return (threads + kWarp - 1) / kWarp; }
@@ -76,25 +79,22 @@ class PipelinedLowering : public ForwardLowering {
   // Who works where among the producer threads, a warp each: one thread that waits would keep the others of
   // its warp waiting.
   void place_producers() {
-    const bool transforms = transforms_query_ || loads_by_warp_;
     int warp = 0;
     const auto place = [&](Job job, int threads) {
       places_.push_back({job, kWarp * warp, threads});
       warp += (threads + kWarp - 1) / kWarp;
     };
     const int careful = masked_ ? kWarp : 1;
-    if (transforms)
-      place(Job::loader, loads_by_warp_ ? kWarp : careful);
-    else
-      place(Job::keys, 1);
+    place(loads_by_warp_ ? Job::loader : Job::keys, loads_by_warp_ ? kWarp : 1);
     place(Job::storer, careful);
-    if (!transforms) place(Job::values, careful);
+    if (!loads_by_warp_) place(Job::values, careful);
     place(Job::scheduler, 1);
-    if (transforms_query_ && !loads_by_warp_) place(Job::transform, group_threads_ - kWarp * warp);
+    if (transforms_beside()) places_.push_back({Job::transform, group_threads_, group_threads_});
   }
 
   Role producer(const Place& place) {
-    const int budget = program_.schedule.producer_registers;
+    const int budget = place.job == Job::transform ? program_.schedule.transform_registers
+                                                   : program_.schedule.producer_registers;
     const auto role = [&](const char* name, Body body) {
       return Role{name, place.first_thread, place.threads, 1, budget, std::move(body)};
     };
@@ -173,12 +173,11 @@ class PipelinedLowering : public ForwardLowering {
 
   void add_channels() {
     transforms_query_ = is_transformed(query_);
-    loads_by_warp_ = is_transformed(key_) || is_transformed(value_);
+    loads_by_warp_ = (transforms_query_ && !transforms_beside()) || is_transformed(key_) || is_transformed(value_);
     place_producers();
     const int consumers = consumer_warps();
     const Schedule& schedule = program_.schedule;
-    q_ = channel("q", plan_.query, q_tensor_, query_, schedule.query_slots,
-                 {{"filled", std::max(1, signals_of(Job::transform))}, {"written", consumers}, {"free", 1}});
+    q_ = query_channel(consumers);
     k_ = channel("k", plan_.key, k_tensor_, key_, schedule.kv_slots, {{"filled", 1}, {"free", consumers}});
     std::vector<ChannelStage> value_stages = {{"filled", 1}, {"free", consumers}};
     if (masked_) value_stages.insert(value_stages.begin() + 1, {"clean", 1});
@@ -203,6 +202,30 @@ class PipelinedLowering : public ForwardLowering {
     channel.stages = std::move(stages);
     return id;
   }
+
+  // Threads that transform find the rows in their slot where no column needs all of its row, else they fetch
+  // them.
+  ChannelId query_channel(int consumers) {
+    std::vector<ChannelStage> stages = {
+        {"filled", std::max(1, signals_of(Job::transform))}, {"written", consumers}, {"free", 1}};
+    std::vector<ColumnGroup> columns = transforms_beside() ? query_columns() : std::vector<ColumnGroup>{};
+    if (!columns.empty()) stages.insert(stages.begin(), {"loaded", 1});
+    query_loaded_ = columns.empty() ? 0 : 1;
+    const ChannelId id = channel("q", plan_.query, q_tensor_, query_, program_.schedule.query_slots, stages);
+    if (!columns.empty()) program_.channels.back().kind = CopyKind::bulk;
+    program_.channels.back().columns = std::move(columns);
+    return id;
+  }
+  std::vector<ColumnGroup> query_columns() {
+    std::vector<ColumnGroup> groups = column_groups(g(), query_, program_.info.head_dim);
+    for (const ColumnGroup& group : groups)
+      for (NodeId id : cone(g(), {group.first})) {
+        const Node& node = g().node(id);
+        if (as<Input>(node) != nullptr || as<Partner>(node) != nullptr || as<Reduce>(node) != nullptr) return {};
+      }
+    return groups;
+  }
+  int query_stage(QueryStage stage) const { return query_loaded_ + stage; }
 
   void add_arguments() {
     for (ChannelId id : {q_, k_, v_})
@@ -318,7 +341,7 @@ class PipelinedLowering : public ForwardLowering {
   Body loader() {
     Body body;
     start_walk(body);
-    if (transforms_query_ && loads_by_warp_) fill(body, q_, scalar("q_begin"), size(Size::sq), kQueryFree);
+    if (transforms_query_ && loads_by_warp_) fill(body, q_, scalar("q_begin"), size(Size::sq), query_stage(kQueryFree));
     fill_keys(body);
     add(body, Let{"v_tile", scalar("k_tile"), true});
     next_tile(body);
@@ -334,23 +357,30 @@ class PipelinedLowering : public ForwardLowering {
 
   Body scheduler() {
     Body body;
-    if (!transforms_query_) fill(body, q_, scalar("q_begin"), size(Size::sq), kQueryFree);
+    if (!transforms_query_ || query_loaded_ > 0) fill(body, q_, scalar("q_begin"), size(Size::sq), query_stage(kQueryFree));
     return items(WorkItems::Part::hands_out, std::move(body));
   }
 
   Body transform() {
     Body body;
-    fill(body, q_, scalar("q_begin"), size(Size::sq), kQueryFree);
+    if (query_loaded_ == 0) {
+      fill(body, q_, scalar("q_begin"), size(Size::sq), query_stage(kQueryFree));
+    } else {
+      add(body, Acquire{q_, 0});
+      add(body, MapSlot{q_, scalar("q_begin")});
+      add(body, Signal{q_, query_stage(kQueryFilled), true});
+      add(body, Advance{q_});
+    }
     return items(WorkItems::Part::takes, std::move(body));
   }
 
   Body storer() {
     Body body;
-    add(body, Acquire{q_, kQueryWritten});
+    add(body, Acquire{q_, query_stage(kQueryWritten)});
     if (masked_) add(body, Doubt{work_, plan_.scores_shared});
     if (masked_) add(body, If{careful(), restore()});
     add(body, BulkStore{q_, "o", scalar("q_begin"), masked_ ? work_ : ChannelId{}});
-    add(body, Signal{q_, kQueryFree});
+    add(body, Signal{q_, query_stage(kQueryFree)});
     add(body, Advance{q_});
     Body result = items(WorkItems::Part::finishes, std::move(body));
     add(result, BulkDrain{});
@@ -499,7 +529,7 @@ class PipelinedLowering : public ForwardLowering {
                                   {op(ScalarOp::iadd, {scalar("group_begin"), i32(rows)}), size(Size::sq)})});
     pass_tiles(body);
     add_hoisted(body);
-    add(body, Acquire{q_, kQueryFilled});
+    add(body, Acquire{q_, query_stage(kQueryFilled)});
     first_tiles(body);
     Body loops;
     const NodeId full = is_full("k_tile", "group_begin", "group_end");
@@ -521,7 +551,7 @@ class PipelinedLowering : public ForwardLowering {
     release(body, v_, value_free_);
     add(body, ScaleRows{plan_.output, plan_.row_factor});
     add(body, Move{plan_.scores_shared, plan_.output});
-    add(body, Signal{q_, kQueryWritten, true});
+    add(body, Signal{q_, query_stage(kQueryWritten), true});
     add(body, Advance{q_});
     // Last: the signal waits for stores before it.
     add(body, Store{plan_.row_sum, "lse", scalar("group_begin"), size(Size::sq), {}});
@@ -532,6 +562,7 @@ class PipelinedLowering : public ForwardLowering {
   NodeId preset_;
   TileId first_weights_;  // of the output product of the first tile, where they are half a tile
   int group_threads_ = 0, value_free_ = 1;
+  int query_loaded_ = 0;  // stages before the transform of queries
   bool transforms_query_ = false, loads_by_warp_ = false;
   bool scales_late_ = false, takes_turns_ = false;
 };

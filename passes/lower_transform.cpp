@@ -59,8 +59,7 @@ class TransformLowering {
     int values = 0;
     for (ColumnGroup& group : column_groups(graph, transform_of(graph, role_), columns)) {
       values = std::max(values, int(group.shared.size()));
-      add(MapRows{source, output_, first, limit, group.begin, group.end, group.partner,
-                  std::move(group.shared), group.first, group.second});
+      add(MapRows{source, output_, first, limit, std::move(group)});
     }
     program_.footprint = footprint(values);
     return std::move(program_);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ir/algorithm.h"
 #include "passes/expressions.h"
 #include "passes/forward_tiles.h"
 #include "passes/passes.h"
@@ -52,6 +53,29 @@ bool works_hard_on_scores(const Graph& graph) {
   return false;
 }
 
+// Queries are transformed inside attention, and nothing else is.
+bool transforms_only_query(const Graph& graph) {
+  const NodeId scores = find<Scores>(graph), attend = find<Attend>(graph);
+  const auto is_input = [&](NodeId id) { return as<Input>(graph.node(id)) != nullptr; };
+  return !is_input(graph.operand(scores, 0)) && is_input(graph.operand(scores, 1)) &&
+         is_input(graph.operand(attend, 1));
+}
+
+// Threads that transform take registers from all others. Not where there are not enough, for their roles or
+// for the operands of one product at the equal share that all start with: then the loader transforms.
+void add_transform_threads(Schedule& schedule, const ProgramInfo& info, const PipelineUnits& units) {
+  constexpr int kStep = 8, kProducer = 32, kTransform = 40, kOperands = 30;
+  const int threads = (schedule.groups + 2) * units.group_threads;
+  const int all = units.registers / units.group_threads;
+  const int consumer = schedule.consumer_registers - kStep;
+  const int transform = all - schedule.groups * consumer - kProducer;
+  if (transform < kTransform || units.registers_at_start(threads) < info.v_head_dim / 2 + kOperands) return;
+  schedule.warps += schedule.warps / (schedule.groups + 1);
+  schedule.consumer_registers = consumer;
+  schedule.producer_registers = kProducer;
+  schedule.transform_registers = transform;
+}
+
 // The schedule with roles, for every row that takes the program and fits.
 std::vector<Schedule> pipelined(const Graph& graph, const Target& target, int vector_bytes, std::int64_t sq) {
   const ProgramInfo& info = graph.info();
@@ -75,12 +99,16 @@ std::vector<Schedule> pipelined(const Graph& graph, const Target& target, int ve
     schedule.kv_slots = row.kv_slots;
     schedule.consumer_registers = row.consumer_registers;
     schedule.producer_registers = row.producer_registers;
+    if (transforms_only_query(graph)) add_transform_threads(schedule, info, *target.pipeline);
     schedule.take_turns = row.take_turns && row.groups > 1 && !works_hard_on_scores(graph);
     schedule.exponentials_first = is_masked(graph) ? row.exponentials_masked : row.exponentials_plain;
     schedule.trims = row.trims;
     schedule.source = "table";
     if (fits(pipelined_footprint(info, target, schedule), target)) result.push_back(schedule);
   }
+  // A loader that transforms holds everyone up.
+  const auto is_alone = [](const Schedule& schedule) { return schedule.transform_registers == 0; };
+  if (!std::ranges::all_of(result, is_alone)) std::erase_if(result, is_alone);
   return result;
 }
 

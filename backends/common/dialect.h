@@ -73,6 +73,7 @@ class Dialect {
   virtual void advance(TileWriter& writer, const Advance& advance) const;
   virtual void mma_wait(TileWriter& writer, const MmaWait& wait) const;
   virtual void bulk_store(TileWriter& writer, const BulkStore& store) const;
+  virtual void map_slot(TileWriter& writer, const MapSlot& map) const;
   virtual void bulk_drain(TileWriter& writer) const;
   virtual void roles(TileWriter& writer, const Roles& roles) const;
   virtual void work_items(TileWriter& writer, const WorkItems& items) const;

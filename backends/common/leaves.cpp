@@ -64,6 +64,7 @@ void Dialect::signal(TileWriter&, const Signal&) const { no_roles(); }
 void Dialect::advance(TileWriter&, const Advance&) const { no_roles(); }
 void Dialect::mma_wait(TileWriter&, const MmaWait&) const { no_roles(); }
 void Dialect::bulk_store(TileWriter&, const BulkStore&) const { no_roles(); }
+void Dialect::map_slot(TileWriter&, const MapSlot&) const { no_roles(); }
 void Dialect::bulk_drain(TileWriter&) const { no_roles(); }
 void Dialect::roles(TileWriter&, const Roles&) const { no_roles(); }
 void Dialect::work_items(TileWriter&, const WorkItems&) const { no_roles(); }

@@ -30,25 +30,26 @@ class RowMapper {
       : writer_(writer),
         out_(writer.out()),
         map_(map),
+        columns_(map.columns),
         graph_(writer.program().expressions),
         source_(graph_.tensor(map.source)) {
     // Elements that one access moves; 1 where a partner would leave the chunk.
     chunk_ =
         writer.program().schedule.vector_bytes < kChunkBytes ? 1 : kChunkBytes / size_in_bytes(source_.dtype);
-    for (NodeId id : cone(graph_, {map.first}))
+    for (NodeId id : cone(graph_, {columns_.first}))
       if (as<Partner>(graph_.node(id)) != nullptr) chunk_ = 1;
-    const int reach = map.partner > 1 ? map.partner : 0;
-    if (map.begin % chunk_ != 0 || map.end % chunk_ != 0 || reach % chunk_ != 0) chunk_ = 1;
-    step_ = map.partner == 1 ? 2 : 1;
+    const int reach = columns_.partner > 1 ? columns_.partner : 0;
+    if (columns_.begin % chunk_ != 0 || columns_.end % chunk_ != 0 || reach % chunk_ != 0) chunk_ = 1;
+    step_ = columns_.partner == 1 ? 2 : 1;
     width_ = std::max(chunk_, step_);
-    stretches_ = map.partner > 1 ? 2 : 1;
-    units_ = (map.end - map.begin) / width_;
+    stretches_ = columns_.partner > 1 ? 2 : 1;
+    units_ = (columns_.end - columns_.begin) / width_;
     is_query_ = source_.role == TensorRole::query;
     const ProgramInfo& info = writer.program().info;
     const int extent = source_.role == TensorRole::value ? info.v_head_dim : info.head_dim;
-    const bool is_whole = map.begin == 0 && stretches_ * (map.end - map.begin) == extent;
-    const NodeId last = map.second.valid() ? map.second : map.first;
-    shares_ = is_whole && writer.may_share({map.first, last}, units_, writer.program().schedule.block_q);
+    const bool is_whole = columns_.begin == 0 && stretches_ * (columns_.end - columns_.begin) == extent;
+    const NodeId last = columns_.second.valid() ? columns_.second : columns_.first;
+    shares_ = is_whole && writer.may_share({columns_.first, last}, units_, writer.program().schedule.block_q);
     row_ = is_query_ ? "i" : "j";
     head_ = is_query_ ? "h" : "g";
   }
@@ -66,7 +67,7 @@ class RowMapper {
       out_.line(fmt::format("const int {} = {};", row_, row));
       out_.line(fmt::format("if ({} >= {}) continue;", row_, limit));
     }
-    const std::string first = map_.begin == 0 ? "" : fmt::format("{} + ", map_.begin);
+    const std::string first = columns_.begin == 0 ? "" : fmt::format("{} + ", columns_.begin);
     out_.line(fmt::format("const int d0 = {}e % {} * {};", first, units_, width_));
     share();
     for (int s = 0; s < stretches_; ++s)
@@ -75,10 +76,10 @@ class RowMapper {
     for (int s = 0; s < stretches_; ++s) load(s);
     out_.close();
     open_heads({source_.name, map_.output});
-    const NodeId last = map_.second.valid() ? map_.second : map_.first;
+    const NodeId last = columns_.second.valid() ? columns_.second : columns_.first;
     const TileWriter::RowPart part = own_part();
     reduced_ =
-        writer_.reductions({map_.first, last}, source_, source_.name + "_row", shares_ ? &part : nullptr);
+        writer_.reductions({columns_.first, last}, source_, source_.name + "_row", shares_ ? &part : nullptr);
     compute();
     if (shares_) out_.open(fmt::format("if (place < {})", limit));
     for (int s = 0; s < stretches_; ++s) store(s);
@@ -96,7 +97,7 @@ class RowMapper {
   // The row's elements that this thread holds.
   TileWriter::RowPart own_part() const {
     TileWriter::RowPart part{{{"x[n]", "d0"}}, width_, units_};
-    if (stretches_ == 2) part.columns.push_back({"y[n]", fmt::format("d0 + {}", map_.partner)});
+    if (stretches_ == 2) part.columns.push_back({"y[n]", fmt::format("d0 + {}", columns_.partner)});
     return part;
   }
 
@@ -107,11 +108,11 @@ class RowMapper {
   }
 
   void share() {
-    if (map_.shared.empty()) return;
-    for (const Let& let : map_.shared)
+    if (columns_.shared.empty()) return;
+    for (const Let& let : columns_.shared)
       out_.line(fmt::format("{} {}[{}];", c_type(graph_.node(let.value).type), let.name, pairs()));
     open_pairs();
-    for (const Let& let : map_.shared) {
+    for (const Let& let : columns_.shared) {
       const std::string value = text(let.value);
       out_.line(fmt::format("{}[p] = {};", let.name, value));
     }
@@ -136,7 +137,7 @@ class RowMapper {
   }
 
   std::string offset(const std::string& tensor, int stretch, int element) const {
-    const int distance = stretch * map_.partner + element;
+    const int distance = stretch * columns_.partner + element;
     return fmt::format("{}_row + d0{}", tensor, distance == 0 ? "" : fmt::format(" + {}", distance));
   }
 
@@ -171,7 +172,7 @@ class RowMapper {
     const auto variable = [&](const std::string& name) -> std::string {
       if (name == "x") return element(0);
       if (name == "y") return element(1);
-      for (const Let& let : map_.shared)
+      for (const Let& let : columns_.shared)
         if (let.name == name) return name + "[p]";
       return name;
     };
@@ -187,12 +188,12 @@ class RowMapper {
 
   void compute() {
     open_pairs();
-    const std::string first = text(map_.first);
-    if (!map_.second.valid()) {
+    const std::string first = text(columns_.first);
+    if (!columns_.second.valid()) {
       out_.line(fmt::format("{} = {};", element(0), first));
     } else {
       out_.line(fmt::format("const float first = {};", first));
-      const std::string second = text(map_.second);
+      const std::string second = text(columns_.second);
       out_.line(fmt::format("{} = {};", element(1), second));
       out_.line(fmt::format("{} = first;", element(0)));
     }
@@ -202,6 +203,7 @@ class RowMapper {
   TileWriter& writer_;
   SourceWriter& out_;
   const MapRows& map_;
+  const ColumnGroup& columns_;
   const Graph& graph_;
   const TensorInfo& source_;
   int chunk_, step_, width_, stretches_, units_;

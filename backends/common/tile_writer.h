@@ -110,6 +110,7 @@ class TileWriter {
   void write(const Advance& s) { dialect_.advance(*this, s); }
   void write(const MmaWait& s) { dialect_.mma_wait(*this, s); }
   void write(const BulkStore& s) { dialect_.bulk_store(*this, s); }
+  void write(const MapSlot& s) { dialect_.map_slot(*this, s); }
   void write(const BulkDrain&) { dialect_.bulk_drain(*this); }
   void write(const Roles& s) { dialect_.roles(*this, s); }
   void write(const WorkItems& s) { dialect_.work_items(*this, s); }

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "backends/common/tile_writer.h"
+#include "backends/cuda/map_slot.h"
 #include "backends/cuda/prelude.h"
 
 namespace attnfuse::cuda {
@@ -436,6 +437,8 @@ void HopperDialect::put(TileWriter& writer, const Put& put) const {
                          cache_hint(source.role)));
   if (writer.threads() > 1) out.close();
 }
+
+void HopperDialect::map_slot(TileWriter& writer, const MapSlot& map) const { cuda::map_slot(writer, map); }
 
 void HopperDialect::bulk_store(TileWriter& writer, const BulkStore& store) const {
   SourceWriter& out = writer.out();

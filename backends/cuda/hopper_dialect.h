@@ -20,6 +20,7 @@ class HopperDialect : public CudaDialect {
   void advance(TileWriter& writer, const Advance& advance) const override;
   void mma(TileWriter& writer, const Mma& mma) const override;
   void mma_wait(TileWriter& writer, const MmaWait& wait) const override;
+  void map_slot(TileWriter& writer, const MapSlot& map) const override;
   void scale_rows(TileWriter& writer, const ScaleRows& scale) const override;
   void move(TileWriter& writer, const Move& move) const override;
   void scrub(TileWriter& writer, const Scrub& scrub) const override;
