@@ -71,6 +71,7 @@ struct PipelineRow {
   int longest = kAnyLength;
   // The first group multiplies only half of a key tile whose other half its rows do not see.
   bool trims = false;
+  double speed = 1;  // beside the fastest row of these head dims
   static constexpr int kAnyLength = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "passes/rotation.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "ir/algorithm.h"
 #include "passes/columns.h"
@@ -63,6 +64,8 @@ double operations(const Graph& graph, const std::vector<NodeId>& roots) {
 // instructions that wait for each other do not fill. The first tile waits for its transform, and one loader
 // does what two do without transforms. Measured on an H200, 2026-11-30.
 constexpr double kProducerShare = 0.085, kFirstTileSeconds = 8e-6, kLoaderLoss = 1.09;
+// Threads that do nothing but transform queries: a warp for each scheduler of a core. Measured there, too.
+constexpr double kTransformShare = 0.21, kFirstQuerySeconds = 2e-6;
 // Shared-memory bytes for each element of a tile's operands: written once, read by two groups.
 constexpr double kOperandBytes = 6;
 
@@ -103,6 +106,12 @@ class Model {
         (schedule_.block_q * info_.head_dim + schedule_.block_k * (info_.head_dim + info_.v_head_dim));
     const double shared = (moved + 2 * bytes_ * (query + keys)) / (rates_.shared_tbps * 1e12 * busy_);
     if (work == 0) return rates_.launch_us + micro(std::max(alone, shared));
+    if (schedule_.transform_registers > 0) {
+      const double rows = std::ceil(sq_ / schedule_.block_q) * schedule_.block_q;
+      const double turned = elements(TensorRole::query, rows) * split_operations(graph_, TensorRole::query);
+      return rates_.launch_us + micro(kFirstQuerySeconds + std::max(alone + turned / (scalar() * busy_),
+                                                                    turned / (kTransformShare * scalar() * busy_)));
+    }
     return rates_.launch_us +
            micro(kFirstTileSeconds + std::max({kLoaderLoss * alone + work / (scalar() * busy_),
                                                work / (kProducerShare * scalar() * busy_), shared}));
@@ -124,7 +133,7 @@ class Model {
         2 * scores * (info_.head_dim + info_.v_head_dim) / (share * rates_.matrix_tflops * 1e12);
     const double values = batch_ * info_.v_head_dim * (info_.kv_heads * skv_ + info_.heads * sq_);
     const double traffic = bytes_ * (query_ + key_ + values) / memory();
-    return std::max({products, scores / (rates_.special_tops * 1e12), traffic}) / busy_;
+    return std::max({products, scores / (rates_.special_tops * 1e12), traffic}) / busy_ / schedule_.speed;
   }
 
   const Graph& graph_;

@@ -103,6 +103,7 @@ std::vector<Schedule> pipelined(const Graph& graph, const Target& target, int ve
     schedule.take_turns = row.take_turns && row.groups > 1 && !works_hard_on_scores(graph);
     schedule.exponentials_first = is_masked(graph) ? row.exponentials_masked : row.exponentials_plain;
     schedule.trims = row.trims;
+    schedule.speed = row.speed;
     schedule.source = "table";
     if (fits(pipelined_footprint(info, target, schedule), target)) result.push_back(schedule);
   }
