@@ -1,5 +1,6 @@
 #include "passes/forward_lowering.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "ir/algorithm.h"
@@ -227,9 +228,34 @@ void ForwardLowering::clear_rows(Body& body) {
     add(body, Fill{plan_.row_max, -kInfinity});
 }
 
+// The score expression. Where the element reaches it through one hyperbolic tangent alone, this is a step of
+// its own: machines have better ways for many of them than for each.
+void ForwardLowering::add_score_value(Body& body) {
+  if (score_is_identity_) return;
+  const TileId rows = plan_.scores_rows;
+  const NodeId s = tile_element(rows);
+  const auto is_element = [&](NodeId id) {
+    const auto* variable = as<Variable>(g().node(id));
+    return variable != nullptr && variable->name == program_.tile(rows).name;
+  };
+  const auto reads = [&](NodeId root) { return std::ranges::any_of(cone(g(), {root}), is_element); };
+  for (NodeId id : cone(g(), {score_value_})) {
+    const auto* apply = as<Apply>(g().node(id));
+    if (apply == nullptr || apply->op != ScalarOp::tanh || !reads(id)) continue;
+    const NodeId closed = substitute(g(), score_value_, {{id, f32(0)}});
+    if (reads(closed)) break;
+    const NodeId inner = g().operand(id, 0), outer = substitute(g(), score_value_, {{id, s}});
+    if (!is_element(inner)) add(body, Map{rows, inner});
+    add(body, Map{rows, op(ScalarOp::tanh, {s})});
+    if (!is_element(outer)) add(body, Map{rows, outer});
+    return;
+  }
+  add(body, Map{rows, score_value_});
+}
+
 void ForwardLowering::add_weights(Body& body, NodeId partial, const Body& between) {
   const TileId rows = plan_.scores_rows;
-  if (!score_is_identity_) add(body, Map{rows, score_value_});
+  add_score_value(body);
   if (partial.valid()) {
     const Map masking{rows, op(ScalarOp::select, {is_allowed_, tile_element(rows), f32(0)})};
     if (as<Constant>(g().node(partial)) != nullptr)
@@ -256,7 +282,7 @@ void ForwardLowering::add_softmax(Body& body, NodeId partial, int quarters, Body
   if (!is_softmax()) return add_weights(body, partial, between);
   const TileId rows = plan_.scores_rows;
   const NodeId s = tile_element(rows);
-  if (!score_is_identity_) add(body, Map{rows, score_value_});
+  add_score_value(body);
   if (partial.valid()) {
     const Map masking{rows, op(ScalarOp::select, {is_allowed_, s, f32(-kInfinity)})};
     if (as<Constant>(g().node(partial)) != nullptr)

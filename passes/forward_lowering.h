@@ -78,6 +78,7 @@ class ForwardLowering {
   TileId add_vector(const std::string& name, ValueType type, TileAxis axis);
   NodeId hoist_from(NodeId root, const std::string& prefix);
   void lower_scores();
+  void add_score_value(Body& body);
   // In place of the softmax, where weights are scores: no maximum, and the output needs no scaling on the
   // way.
   void add_weights(Body& body, NodeId partial, const Body& between);

@@ -65,7 +65,7 @@ double operations(const Graph& graph, const std::vector<NodeId>& roots) {
 // does what two do without transforms. Measured on an H200, 2026-11-30.
 constexpr double kProducerShare = 0.085, kFirstTileSeconds = 8e-6, kLoaderLoss = 1.09;
 // Threads that do nothing but transform queries: a warp for each scheduler of a core. Measured there, too.
-constexpr double kTransformShare = 0.21, kFirstQuerySeconds = 2e-6;
+constexpr double kTransformShare = 0.21, kFirstQuerySeconds = 2e-6, kTransformLoss = 1.03;
 // Shared-memory bytes for each element of a tile's operands: written once, read by two groups.
 constexpr double kOperandBytes = 6;
 
@@ -109,7 +109,7 @@ class Model {
     if (schedule_.transform_registers > 0) {
       const double rows = std::ceil(sq_ / schedule_.block_q) * schedule_.block_q;
       const double turned = elements(TensorRole::query, rows) * split_operations(graph_, TensorRole::query);
-      return rates_.launch_us + micro(kFirstQuerySeconds + std::max(alone + turned / (scalar() * busy_),
+      return rates_.launch_us + micro(kFirstQuerySeconds + std::max(kTransformLoss * alone + turned / (scalar() * busy_),
                                                                     turned / (kTransformShare * scalar() * busy_)));
     }
     return rates_.launch_us +

@@ -34,8 +34,9 @@
 //                  (N_Q c_Q + R_K c_K) / (s S u),
 //                  (w T (Mq D + Mk (D + Dv)) + 2 e (N_Q + R_K)) / (L u))
 // with roles, and threads of their own for queries (no other transform): whole tiles of them, in place, for
-// the pre-pass's operations; four warps of a core issue at most a share s' of its slots:
-//   T_f = t0 + t1 + max(T_a - t0 + N_Q p_Q / (S u),  N_Q p_Q / (s' S u))
+// the pre-pass's operations; four warps of a core issue at most a share s' of its slots, and what
+// they draw of the machine's power slows the products by l (measured under sustained load):
+//   T_f = t0 + t1 + max(l (T_a - t0) + N_Q p_Q / (S u),  N_Q p_Q / (s' S u))
 //
 // A pre-pass moves its elements once in and once out, and computes meanwhile:
 //   T_p = t0 + max(2 e N / M,  p N / S)

@@ -138,10 +138,29 @@ bool TileWriter::open_coordinates(const Tile& tile, NodeId value) {
   return opened;
 }
 
+// Where a register's value is an operation of the same register's and nothing else.
+std::string TileWriter::pair_function_for(const Map& s) const {
+  const Graph& graph = program_.expressions;
+  const Tile& to = tile(s.to);
+  const auto* apply = as<Apply>(graph.node(s.value));
+  if (apply == nullptr || info(apply->op).arity != 1 || to.type != DType::f32) return "";
+  const auto* variable = as<Variable>(graph.node(graph.operand(s.value, 0)));
+  const int count = std::get<FragmentLayout>(to.layout).register_count();
+  const bool is_even = count * s.part.begin / 4 % 2 == 0 && count * s.part.end / 4 % 2 == 0;
+  if (variable == nullptr || variable->name != to.name || !is_even) return "";
+  return dialect_.pair_function(program_, apply->op);
+}
+
 void TileWriter::write(const Map& s) {
   const Tile& to = tile(s.to);
   const int count = std::get<FragmentLayout>(to.layout).register_count();
   const int first = count * s.part.begin / 4, end = count * s.part.end / 4;
+  if (const std::string function = pair_function_for(s); !function.empty()) {
+    open_loop(fmt::format("for (int r = {}; r < {}; r += 2)", first, end));
+    out_.line(fmt::format("{0}({1}[r], {1}[r + 1]);", function, to.name));
+    out_.close();
+    return;
+  }
   const bool has_coordinates = open_coordinates(to, s.value);
   const auto value_at = [&](const std::string& reg) {
     for (const auto& [dim, axis] : {std::pair{to.row, TileAxis::row}, std::pair{to.col, TileAxis::col}}) {

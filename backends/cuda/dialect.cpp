@@ -51,6 +51,10 @@ void CudaDialect::end(TileWriter& writer) const {
   writer.out().close();
 }
 
+std::string CudaDialect::pair_function(const TileProgram& program, ScalarOp op) const {
+  return op == ScalarOp::tanh && takes_absolute_errors(program.expressions) ? "af_tanh_pair" : "";
+}
+
 std::string CudaDialect::exchange(const std::string& value, int distance) const {
   return fmt::format("__shfl_xor_sync(0xffffffffu, {}, {})", value, distance);
 }

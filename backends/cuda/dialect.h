@@ -13,6 +13,7 @@ class CudaDialect : public CDialect {
     return scope == Scope::warp ? "__syncwarp();" : "__syncthreads();";
   }
   std::string exchange(const std::string& value, int distance) const override;
+  std::string pair_function(const TileProgram& program, ScalarOp op) const override;
   std::string raise(const std::string& flag) const override { return "atomicExch(" + flag + ", 1);"; }
   void chain(TileWriter& writer, const Chain& chain) const override;
   void take(TileWriter& writer, const Take& take) const override;

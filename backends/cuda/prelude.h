@@ -9,6 +9,8 @@
 namespace attnfuse::cuda {
 std::string_view prelude_types();                 // before the common prelude
 std::string prelude(const TileProgram& program);  // after it
+// Every tanh is a score as it is, or times a small constant: an absolute error is one there.
+bool takes_absolute_errors(const Graph& graph);
 // What programs with roles call beyond that, sm_90a: mbarriers, bulk tensor copies, wgmma of the shapes that
 // the program's products have.
 std::string hopper_prelude(const TileProgram& program);

@@ -7,6 +7,7 @@ std::string_view host_intrinsics() {
   return R"(struct af_tensor_map;
 AF_FN float af_exp2(float x) { return x < -126.0f ? 0.0f : exp2f(x); }  // results are never denormal
 AF_FN float af_reciprocal(float x) { return 1.0f / x; }
+AF_FN float af_min_nan(float a, float b) { return a > b ? b : a; }
 AF_FN float af_from_f16(af_f16 x) { return float(attnfuse_bits<_Float16>(x)); }
 AF_FN af_f16 af_to_f16(float x) { return attnfuse_bits<af_f16>(_Float16(x)); }
 AF_FN af_bf16 af_to_bf16(float x) {
