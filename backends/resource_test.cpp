@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "backends/backend.h"
 #include "passes/passes.h"
 #include "runtime/test_program.h"
@@ -81,4 +83,28 @@ TEST_CASE("a head dim that no tile can hold is refused with the limit") {
   REQUIRE_FALSE(schedule.ok());
   CHECK(schedule.errors().front().code == "schedule.does-not-fit");
   CHECK(schedule.errors().front().message.find("512 bytes of shared memory") != std::string::npos);
+}
+
+TEST_CASE("queries that attention transforms have threads of their own, where the registers suffice") {
+  int beside = 0;
+  for (const Target& target : all_targets()) {
+    if (!target.pipeline) continue;
+    for (int head_dim : {32, 64, 96, 128, 192, 256}) {
+      CAPTURE(head_dim);
+      testing::Program program({"turned", 4, 2, head_dim, std::min(head_dim, 128), DType::bf16, {}});
+      Graph& graph = program.graph;
+      const NodeId angle = graph.apply(ScalarOp::to_f32, {graph.index(Axis::i)});
+      program.q = graph.apply(ScalarOp::mul, {program.q, graph.apply(ScalarOp::cos, {angle})});
+      const Graph finished = program.finish(program.scores(), program.all());
+      const auto schedule = choose_schedule(finished, target, 16, ScheduleKind::pipelined);
+      REQUIRE(schedule.ok());
+      const auto lowered = lower_forward(finished, target, *schedule);
+      REQUIRE(lowered.ok());
+      CHECK(render(verify(*lowered)) == "");  // the registers of all roles are there
+      const int threads = (schedule->groups + (schedule->transform_registers > 0 ? 2 : 1)) * 128;
+      CHECK(lowered->threads() == threads);
+      beside += schedule->transform_registers > 0;
+    }
+  }
+  CHECK(beside > 0);
 }

@@ -129,7 +129,8 @@ std::vector<Case> poison_cases(CaseSet set) {
   std::vector<Case> cases;
   for (DType dtype : {DType::f16, DType::bf16, DType::f32})
     for (const char* body : {"mask window(9) && j < 40", "mask j % 3 == 1", "mask j < 21 && j >= 4",
-                             "param keep : bool[skv] mask keep[j]", "mask i >= j && j != 5"}) {
+                             "param keep : bool[skv] mask keep[j]", "mask i >= j && j != 5",
+                             "score softcap(4) mask j % 3 != 1"}) {
       if (set == CaseSet::quick && dtype == DType::bf16) continue;
       Dims dims = kDims;
       dims.dtype = dtype;

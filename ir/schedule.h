@@ -25,7 +25,7 @@ struct Schedule {
   bool take_turns = false;
   int exponentials_first = 4;  // quarters; see PipelineRow
   bool trims = false;
-  double speed = 1;  // beside the fastest tiling of these head dims
+  double speed = 1;    // beside the fastest tiling of these head dims
   std::string source;  // "table" or "derived": where the numbers come from
   bool operator==(const Schedule&) const = default;
 };

@@ -98,7 +98,8 @@ class Verifier {
   void check(const MapRows& s) {
     require(p_.rows.has_value(), "rows are mapped by a program that does not divide rows");
     require(s.columns.begin >= 0 && s.columns.begin < s.columns.end, "no columns to map");
-    require(s.columns.partner == 0 || s.columns.second.valid(), "columns with partners need a value for both");
+    require(s.columns.partner == 0 || s.columns.second.valid(),
+            "columns with partners need a value for both");
     require(s.columns.partner != 1 || (s.columns.end - s.columns.begin) % 2 == 0, "neighbours come in twos");
     require(
         std::ranges::any_of(p_.outputs, [&](const OutputInfo& output) { return output.name == s.output; }),

@@ -302,8 +302,8 @@ struct Doubt {
 struct Turn {
   bool pass = false;
 };
-// The slot's rows, from first_row on, through the columns of the channel's transform, in place: after the rows
-// of the source have come as they are.
+// The slot's rows, from first_row on, through the columns of the channel's transform, in place: after the
+// rows of the source have come as they are.
 struct MapSlot {
   ChannelId channel;
   NodeId first_row;

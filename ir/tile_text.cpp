@@ -153,12 +153,13 @@ class Printer {
                      s.in.valid() ? tile(s.in) : s.output, s.flag));
   }
   void print(const MapRows& s) {
-    const std::string columns = s.columns.partner == 0   ? ""
-                                : s.columns.partner == 1 ? ", in neighbours"
-                                                 : fmt::format(", each with d + {}", s.columns.partner);
+    const std::string columns = s.columns.partner == 0 ? ""
+                                : s.columns.partner == 1
+                                    ? ", in neighbours"
+                                    : fmt::format(", each with d + {}", s.columns.partner);
     line(fmt::format("map rows [{}, ..) below {} of {} to {}, d in [{}, {}){}", expr(s.first_row),
-                     expr(s.row_limit), p_.expressions.tensor(s.source).name, s.output, s.columns.begin, s.columns.end,
-                     columns));
+                     expr(s.row_limit), p_.expressions.tensor(s.source).name, s.output, s.columns.begin,
+                     s.columns.end, columns));
     ++depth_;
     for (const Let& let : s.columns.shared) print(let);
     line("x -> " + expr(s.columns.first));

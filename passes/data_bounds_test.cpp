@@ -45,7 +45,8 @@ struct Data {
 
 Graph program(const std::string& mask) {
   const std::string text =
-      "attention bounded { heads 2 kv_heads 1 head_dim 64 dtype f16 param ids : i32[skv] param mixed : i32[skv] "
+      "attention bounded { heads 2 kv_heads 1 head_dim 64 dtype f16 param ids : i32[skv] param mixed : "
+      "i32[skv] "
       "param reach : i32[sq] param keep : bool[skv] param weight : f32[skv] mask " +
       mask + " }";
   const auto graph = parse_one(text);
@@ -125,8 +126,7 @@ void check(const std::string& mask, Wanted wanted) {
             CAPTURE(seed);
             CAPTURE(q);
             CAPTURE(k);
-            const auto known =
-                tiles.tile(q, std::min(q + rows, kLength), k, std::min(k + keys, kLength));
+            const auto known = tiles.tile(q, std::min(q + rows, kLength), k, std::min(k + keys, kLength));
             CHECK((known.may || !known.some));
             CHECK((!known.must || known.all));
             if (wanted == Wanted::sound) continue;
@@ -166,7 +166,8 @@ TEST_CASE("The table of bounds has heads only where the mask tells them apart, a
   CHECK(data_bounds_tensor(common, "t").shape.at(1) == Extent{std::int64_t(1)});
   CHECK(data_bounds_tensor(each, "t").shape.at(1) == Extent{Size::heads});
   const auto taken = parse_one(
-      "attention bounded { heads 2 kv_heads 1 head_dim 64 dtype f16 param key_bounds : bool[skv] mask key_bounds[j] "
+      "attention bounded { heads 2 kv_heads 1 head_dim 64 dtype f16 param key_bounds : bool[skv] mask "
+      "key_bounds[j] "
       "}");
   REQUIRE(taken);
   CHECK(data_bounds_name(*taken) != "key_bounds");

@@ -48,7 +48,13 @@ class BoundsLowering {
 
     add_params();
     const int threads = program_.threads();
-    program_.tiles.push_back({"folded", DType::i32, Space::shared, 1, threads, {Axis::i, ""}, {Axis::j, ""},
+    program_.tiles.push_back({"folded",
+                              DType::i32,
+                              Space::shared,
+                              1,
+                              threads,
+                              {Axis::i, ""},
+                              {Axis::j, ""},
                               SharedLayout{threads, false, false}});
     program_.footprint = {shared_bytes(program_.tiles[0]) + kFlagBytes, threads, kRegisters};
     if (program_.target.pipeline) {
@@ -111,8 +117,7 @@ class BoundsLowering {
   void add_tiles(const std::vector<TileFold>& folds, const TileRanges::Truth& truth) {
     Fold tiles{"tile", scalar("tile_begin"), scalar("tile_end"), {}, {}, TileId{0}};
     const NodeId tile = scalar("tile"), none = i32(INT32_MAX), before = i32(-1);
-    tiles.each.push_back(
-        {Let{"k_begin", op(ScalarOp::imul, {tile, i32(program_.schedule.block_k)})}});
+    tiles.each.push_back({Let{"k_begin", op(ScalarOp::imul, {tile, i32(program_.schedule.block_k)})}});
     tiles.each.push_back({Let{"k_end", end_of("k_begin", program_.schedule.block_k, Size::skv)}});
     add_fold(tiles.each, folds, Axis::j, "j", "k", {});
     tiles.each.push_back({Let{"may", truth.may}});
@@ -134,14 +139,16 @@ class BoundsLowering {
     const NodeId zero = i32(0);
     const auto key = [&](const char* tile, int step) {
       const NodeId next = op(ScalarOp::iadd, {scalar(tile), i32(step)});
-      return op(ScalarOp::imin, {op(ScalarOp::imul, {next, i32(program_.schedule.block_k)}), size(Size::skv)});
+      return op(ScalarOp::imin,
+                {op(ScalarOp::imul, {next, i32(program_.schedule.block_k)}), size(Size::skv)});
     };
     const auto bound = [&](const char* name, const char* condition, NodeId value, NodeId otherwise) {
       const NodeId holds = g().variable(condition, ValueType::boolean);
       add(Let{name, op(ScalarOp::iselect, {holds, value, otherwise})});
     };
     add(Let{"sees", op(ScalarOp::ige, {scalar("seen_last"), zero})});
-    const NodeId extent = op(ScalarOp::isub, {op(ScalarOp::iadd, {scalar("open_last"), i32(1)}), scalar("open_first")});
+    const NodeId extent =
+        op(ScalarOp::isub, {op(ScalarOp::iadd, {scalar("open_last"), i32(1)}), scalar("open_first")});
     add(Let{"is_open", op(ScalarOp::logical_and, {op(ScalarOp::igt, {scalar("open_count"), zero}),
                                                   op(ScalarOp::ieq, {extent, scalar("open_count")})})});
     bound("seen_begin", "sees", key("seen_first", 0), size(Size::skv));

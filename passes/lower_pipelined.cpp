@@ -54,8 +54,9 @@ class PipelinedLowering : public ForwardLowering {
     Roles roles;
     for (const Place& place : places_) roles.roles.push_back(producer(place));
     const int producers = program_.threads() - group_threads_ * groups();
-    Role consumers{"consumer", producers, group_threads_ * groups(), groups(),
-                   program_.schedule.consumer_registers, consumer()};
+    Role consumers{
+        "consumer", producers, group_threads_ * groups(), groups(), program_.schedule.consumer_registers,
+        consumer()};
     roles.roles.push_back(std::move(consumers));
     add(program_.body, std::move(roles));
     program_.footprint = pipelined_footprint(program_.info, program_.target, program_.schedule);
@@ -173,7 +174,8 @@ class PipelinedLowering : public ForwardLowering {
 
   void add_channels() {
     transforms_query_ = is_transformed(query_);
-    loads_by_warp_ = (transforms_query_ && !transforms_beside()) || is_transformed(key_) || is_transformed(value_);
+    loads_by_warp_ =
+        (transforms_query_ && !transforms_beside()) || is_transformed(key_) || is_transformed(value_);
     place_producers();
     const int consumers = consumer_warps();
     const Schedule& schedule = program_.schedule;
@@ -221,7 +223,8 @@ class PipelinedLowering : public ForwardLowering {
     for (const ColumnGroup& group : groups)
       for (NodeId id : cone(g(), {group.first})) {
         const Node& node = g().node(id);
-        if (as<Input>(node) != nullptr || as<Partner>(node) != nullptr || as<Reduce>(node) != nullptr) return {};
+        if (as<Input>(node) != nullptr || as<Partner>(node) != nullptr || as<Reduce>(node) != nullptr)
+          return {};
       }
     return groups;
   }
@@ -341,7 +344,8 @@ class PipelinedLowering : public ForwardLowering {
   Body loader() {
     Body body;
     start_walk(body);
-    if (transforms_query_ && loads_by_warp_) fill(body, q_, scalar("q_begin"), size(Size::sq), query_stage(kQueryFree));
+    if (transforms_query_ && loads_by_warp_)
+      fill(body, q_, scalar("q_begin"), size(Size::sq), query_stage(kQueryFree));
     fill_keys(body);
     add(body, Let{"v_tile", scalar("k_tile"), true});
     next_tile(body);
@@ -357,7 +361,8 @@ class PipelinedLowering : public ForwardLowering {
 
   Body scheduler() {
     Body body;
-    if (!transforms_query_ || query_loaded_ > 0) fill(body, q_, scalar("q_begin"), size(Size::sq), query_stage(kQueryFree));
+    if (!transforms_query_ || query_loaded_ > 0)
+      fill(body, q_, scalar("q_begin"), size(Size::sq), query_stage(kQueryFree));
     return items(WorkItems::Part::hands_out, std::move(body));
   }
 

@@ -13,7 +13,8 @@ void add_field(TileProgram& program, ParamField field) {
   program.params.push_back(std::move(field));
 }
 
-void add_tensor_fields(TileProgram& program, const std::string& tensor, const std::vector<std::string>& dims) {
+void add_tensor_fields(TileProgram& program, const std::string& tensor,
+                       const std::vector<std::string>& dims) {
   add_field(program, {ParamField::Kind::pointer, tensor + "_ptr", tensor});
   for (std::size_t dim = 0; dim < dims.size(); ++dim)
     add_field(program, {ParamField::Kind::stride, tensor + "_stride_" + dims[dim], tensor, int(dim)});

@@ -81,7 +81,7 @@ struct CompileOptions {
                             // with roles are allowed
   Rotation rotation = Rotation::automatic;  // for plans of several kernels; one kernel has all fused
   bool chained = false;                     // other kernels write what this one reads, just before it
-  std::string data_bounds;  // see lower_forward
+  std::string data_bounds;                  // see lower_forward
   ScheduleKind schedule_kind = ScheduleKind::automatic;
   std::int64_t sq = 0;  // query rows of the calls it is compiled for, at most; 0: any number. Not a limit.
   Schedule schedule;    // used when schedule.source is set

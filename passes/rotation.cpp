@@ -109,8 +109,9 @@ class Model {
     if (schedule_.transform_registers > 0) {
       const double rows = std::ceil(sq_ / schedule_.block_q) * schedule_.block_q;
       const double turned = elements(TensorRole::query, rows) * split_operations(graph_, TensorRole::query);
-      return rates_.launch_us + micro(kFirstQuerySeconds + std::max(kTransformLoss * alone + turned / (scalar() * busy_),
-                                                                    turned / (kTransformShare * scalar() * busy_)));
+      return rates_.launch_us +
+             micro(kFirstQuerySeconds + std::max(kTransformLoss * alone + turned / (scalar() * busy_),
+                                                 turned / (kTransformShare * scalar() * busy_)));
     }
     return rates_.launch_us +
            micro(kFirstTileSeconds + std::max({kLoaderLoss * alone + work / (scalar() * busy_),

@@ -199,7 +199,8 @@ void HopperDialect::roles(TileWriter& writer, const Roles& roles) const {
     const Role& first = roles.roles[r];
     const int quarter = first.first_thread / together;
     ATTNFUSE_CHECK(first.groups == 1 || r + 1 == roles.roles.size(), "groups come last");
-    out.open(fmt::format("{}if (quarter {} {})", r == 0 ? "" : "else ", first.groups > 1 ? ">=" : "==", quarter));
+    out.open(
+        fmt::format("{}if (quarter {} {})", r == 0 ? "" : "else ", first.groups > 1 ? ">=" : "==", quarter));
     out.line(
         fmt::format("af_registers_{}<{}>();", first.registers > at_start ? "inc" : "dec", first.registers));
     if (first.groups > 1) {

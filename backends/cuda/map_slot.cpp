@@ -29,7 +29,8 @@ std::optional<double> whole_growth(const Graph& graph, NodeId id, Axis row) {
   if (as<Index>(node) != nullptr) return 1;
   const auto* apply = as<Apply>(node);
   if (apply == nullptr || (apply->op != ScalarOp::iadd && apply->op != ScalarOp::isub)) return {};
-  const auto a = whole_growth(graph, graph.operand(id, 0), row), b = whole_growth(graph, graph.operand(id, 1), row);
+  const auto a = whole_growth(graph, graph.operand(id, 0), row),
+             b = whole_growth(graph, graph.operand(id, 1), row);
   if (!a || !b) return {};
   return apply->op == ScalarOp::iadd ? *a + *b : *a - *b;
 }
@@ -86,7 +87,8 @@ class SlotMapper {
     const int active = units_ * lanes_;
     out_.open(active == writer_.threads() ? "" : fmt::format("if (thread < {})", active));
     const std::string begin = group_.begin == 0 ? "" : fmt::format("{} + ", group_.begin);
-    out_.line(fmt::format("const int d0 = {}thread % {} * {}, row0 = thread / {};", begin, units_, width_, units_));
+    out_.line(
+        fmt::format("const int d0 = {}thread % {} * {}, row0 = thread / {};", begin, units_, width_, units_));
     declare();
     if (const std::string roll = writer_.dialect().roll(); !roll.empty()) out_.line(roll);
     out_.open(fmt::format("for (int row = row0; row < {}; row += {})", tile_.rows, lanes_ * kTogether));
@@ -95,9 +97,9 @@ class SlotMapper {
     const bool guards = tile_.rows % (lanes_ * kTogether) != 0;
     if (guards) out_.open(fmt::format("if (own < {})", tile_.rows));
     for (int n : {0, 1})
-      out_.line(fmt::format("af_u32* const word{} = reinterpret_cast<af_u32*>({} + {});", n,
-                            writer_.array_of(tile_),
-                            TileWriter::shared_index(tile_, "own", n == 0 ? "d0" : fmt::format("d0 + {}", distance()))));
+      out_.line(fmt::format(
+          "af_u32* const word{} = reinterpret_cast<af_u32*>({} + {});", n, writer_.array_of(tile_),
+          TileWriter::shared_index(tile_, "own", n == 0 ? "d0" : fmt::format("d0 + {}", distance()))));
     compute();
     if (guards) out_.close();
     out_.close();
@@ -142,7 +144,8 @@ class SlotMapper {
   void declare() {
     for (const Let& let : group_.shared)
       out_.line(fmt::format("{} {}[{}];", c_type(graph_.node(let.value).type), let.name, pairs_));
-    for (const Turn& turn : turns_) out_.line(fmt::format("float {0}_turn[{1}], {2}_turn[{1}];", turn.cos, pairs_, turn.sin));
+    for (const Turn& turn : turns_)
+      out_.line(fmt::format("float {0}_turn[{1}], {2}_turn[{1}];", turn.cos, pairs_, turn.sin));
     if (turns_.empty()) return;
     out_.open("");
     out_.line(fmt::format("const int {} = {} + row0;", name(row_), first_row_));
@@ -191,7 +194,8 @@ class SlotMapper {
       out_.line(fmt::format("x[p] = {};", first));
     }
     for (const Turn& t : turns_) {
-      out_.line(fmt::format("const float {0}_next = {0}[p] * {0}_turn[p] - {1}[p] * {1}_turn[p];", t.cos, t.sin));
+      out_.line(
+          fmt::format("const float {0}_next = {0}[p] * {0}_turn[p] - {1}[p] * {1}_turn[p];", t.cos, t.sin));
       out_.line(fmt::format("{1}[p] = {1}[p] * {0}_turn[p] + {0}[p] * {1}_turn[p];", t.cos, t.sin));
       out_.line(fmt::format("{0}[p] = {0}_next;", t.cos));
     }
@@ -202,9 +206,13 @@ class SlotMapper {
   void store() {
     const bool half = group_.partner > 1;
     const char* const parts[2][2] = {{"x[0]", !is_pair_ || half ? "x[1]" : "y[0]"},
-                                     {!is_pair_ ? "x[2]" : half ? "y[0]" : "x[1]", !is_pair_ ? "x[3]" : "y[1]"}};
+                                     {!is_pair_ ? "x[2]"
+                                      : half    ? "y[0]"
+                                                : "x[1]",
+                                      !is_pair_ ? "x[3]" : "y[1]"}};
     for (int n : {0, 1})
-      out_.line(fmt::format("*word{} = af_pack_{}({}, {});", n, name(source_.dtype), parts[n][0], parts[n][1]));
+      out_.line(
+          fmt::format("*word{} = af_pack_{}({}, {});", n, name(source_.dtype), parts[n][0], parts[n][1]));
   }
 
   std::string text(NodeId root) {

@@ -43,7 +43,8 @@ MatrixUnit wgmma() {
 
 // Tensor copies in bulk and products of four warps. Head dims, groups of 64 rows, keys a step, query slots,
 // key and value slots, registers of a consumer and of a producer thread, whether groups take turns, quarters
-// of the exponentials beside the output product, longest calls, whether the diagonal is trimmed, speed beside the fastest.
+// of the exponentials beside the output product, longest calls, whether the diagonal is trimmed, speed beside
+// the fastest.
 void add_pipeline(Target& t) {
   const std::vector<DType> half = {DType::f16, DType::bf16};
   t.pipeline = PipelineUnits{"hopper", true, wgmma()};

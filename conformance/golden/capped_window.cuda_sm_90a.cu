@@ -58,6 +58,7 @@ AF_FN float af_cos(float x) { return af_turned(x, 1); }
 AF_FN float af_abs(float x) { return fabsf(x); }
 AF_FN float af_min(float a, float b) { return fminf(a, b); }
 AF_FN float af_max(float a, float b) { return fmaxf(a, b); }
+AF_FN float af_min_nan(float a, float b) { float y; asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b)); return y; }
 AF_FN float af_floor(float x) { return floorf(x); }
 AF_FN float af_exp(float x) { return expf(x); }
 AF_FN float af_exp2(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
@@ -129,6 +130,18 @@ AF_FN void af_mma_bf16(float* c, af_u32 a0, af_u32 a1, af_u32 a2, af_u32 a3, af_
 }
 // To 1.2e-7, absolute.
 AF_FN float af_tanh(float x) { return 1.0f - 2.0f * af_reciprocal(1.0f + af_exp2(x * 2.8853901f)); }
+// 1 / x for x in [1, 2^60], to 4e-8, without the special function unit: three steps of Newton's.
+AF_FN float af_newton_reciprocal(float x) {
+  float y = af_from_bits(0x7ef311c7u - af_bits(x));
+  y *= af_fma(-x, y, 2.0f);
+  y *= af_fma(-x, y, 2.0f);
+  return y * af_fma(-x, y, 2.0f);
+}
+// The unit is what many of them wait for: every other one goes round it.
+AF_FN void af_tanh_pair(float& x, float& y) {
+  x = af_tanh(x);
+  y = 1.0f - 2.0f * af_newton_reciprocal(1.0f + af_exp2(af_min_nan(y * 2.8853901f, 59.0f)));
+}
 struct alignas(64) af_tensor_map { af_u64 words[16]; };  // CUtensorMap
 AF_FN af_u32 af_shared(const void* p) { return af_u32(__cvta_generic_to_shared(p)); }
 AF_FN int af_uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
@@ -580,11 +593,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_capped_window(con
       }
     }
   }
-  else if (quarter == 1) {
+  else if (quarter >= 1) {
     af_registers_inc<224>();
-    // role consumer, group 0
-    constexpr int group = 0;
-    const int thread = int(threadIdx.x) - 128;
+    // role consumer
+    const int group = quarter - 1;
+    const int thread = int(threadIdx.x) - 128 - group * 128;
     const int lane = thread % 32, warp = thread / 32;
     int q_slot = 0;
     af_u32 q_phase = 0;
@@ -690,10 +703,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_capped_window(con
       // advance k
       k_slot = k_slot == 1 ? 0 : k_slot + 1;
       k_phase ^= k_slot == 0;
-      // map s = tanh(s * 0.00125)
+      // map s = s * 0.00125
       #pragma unroll
       for (int r = 0; r < 64; ++r) {
-        s[r] = af_tanh(s[r] * 0.00125f);
+        s[r] = s[r] * 0.00125f;
+      }
+      // map s = tanh(s)
+      #pragma unroll
+      for (int r = 0; r < 64; r += 2) {
+        af_tanh_pair(s[r], s[r + 1]);
       }
       // if !(k_tile * 128 + 128 <= skv && (skv + group_end - sq - k_tile * 128 <= 4096 && sq + (k_tile * 128 + 128) - skv - group_begin <= 1))
       const int t3 = k_tile * 128;
@@ -805,10 +823,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_capped_window(con
           // advance k
           k_slot = k_slot == 1 ? 0 : k_slot + 1;
           k_phase ^= k_slot == 0;
-          // map s = tanh(s * 0.00125)
+          // map s = s * 0.00125
           #pragma unroll
           for (int r = 0; r < 64; ++r) {
-            s[r] = af_tanh(s[r] * 0.00125f);
+            s[r] = s[r] * 0.00125f;
+          }
+          // map s = tanh(s)
+          #pragma unroll
+          for (int r = 0; r < 64; r += 2) {
+            af_tanh_pair(s[r], s[r + 1]);
           }
           // map s = select(j < skv && (i + mask_0 - j < 4096 && i + mask_0 >= j), s, -inf)
           {
@@ -891,6 +914,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_capped_window(con
           for (int r = 0; r < 64; ++r) {
             o[r] *= row_factor[r / 2 % 2];
           }
+          af_keep(o);
           // k_tile = k_tile - 1
           k_tile = k_tile - 1;
         }
@@ -935,10 +959,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_capped_window(con
           // advance k
           k_slot = k_slot == 1 ? 0 : k_slot + 1;
           k_phase ^= k_slot == 0;
-          // map s = tanh(s * 0.00125)
+          // map s = s * 0.00125
           #pragma unroll
           for (int r = 0; r < 64; ++r) {
-            s[r] = af_tanh(s[r] * 0.00125f);
+            s[r] = s[r] * 0.00125f;
+          }
+          // map s = tanh(s)
+          #pragma unroll
+          for (int r = 0; r < 64; r += 2) {
+            af_tanh_pair(s[r], s[r + 1]);
           }
           // map row_max_before = row_max
           #pragma unroll
@@ -1009,6 +1038,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_capped_window(con
           for (int r = 0; r < 64; ++r) {
             o[r] *= row_factor[r / 2 % 2];
           }
+          af_keep(o);
           // k_tile = k_tile - 1
           k_tile = k_tile - 1;
         }
@@ -1061,514 +1091,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_capped_window(con
       for (int r = 0; r < 64; ++r) {
         o[r] *= row_factor[r / 2 % 2];
       }
-      // move o_shared <- o
-      {
-        const af_u32 l = af_u32(af_opaque(lane));
-        // of 16 columns a lane addresses one chunk of a row; chunks change places by the row's number
-        af_bf16* const row = (o_shared + q_slot * 16384) + (group * 64 + warp * 16 + l % 16) * 64;
-        const af_u32 places = l / 16 ^ l % 8;
-        #pragma unroll
-        for (int n = 0; n < 8; ++n) {
-          af_stmatrix(row + n / 4 * 8192 + ((n % 4 * 2) ^ places) * 8, af_pack_bf16(o[8 * n], o[8 * n + 1]), af_pack_bf16(o[8 * n + 2], o[8 * n + 2 + 1]), af_pack_bf16(o[8 * n + 4], o[8 * n + 4 + 1]), af_pack_bf16(o[8 * n + 6], o[8 * n + 6 + 1]));
-        }
-      }
-      // signal q written after writing
-      af_fence_async();
-      __syncwarp();
-      if (lane == 0) af_arrive(q_written + q_slot);
-      // advance q
-      q_slot = q_slot == 1 ? 0 : q_slot + 1;
-      q_phase ^= q_slot == 0;
-      // store lse <- row_sum rows [group_begin, ..) below sq
-      const af_i64 lse_base = af_i64(b) * args.lse_stride_b + af_i64(h) * args.lse_stride_h;
-      #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const int i = group_begin + thread_row + r * 8;
-        af_store_if(lane % 4 == 0 && i < sq, args.lse_ptr, lse_base + af_i64(i) * args.lse_stride_s, row_sum[r]);
-      }
-    }
-  }
-  else if (quarter == 2) {
-    af_registers_inc<224>();
-    // role consumer, group 1
-    constexpr int group = 1;
-    const int thread = int(threadIdx.x) - 256;
-    const int lane = thread % 32, warp = thread / 32;
-    int q_slot = 0;
-    af_u32 q_phase = 0;
-    int k_slot = 0;
-    af_u32 k_phase = 0;
-    int v_slot = 0;
-    af_u32 v_phase = 0;
-    int work_slot = 0;
-    af_u32 work_phase = 0;
-    const int thread_row = lane / 4 + warp * 16;
-    const int thread_col = lane % 4 * 2;
-    float s[64];
-    float o[64];
-    af_u32 p[32];
-    float row_max[2];
-    float row_max_before[2];
-    float row_max_safe[2];
-    float row_sum[2];
-    float row_factor[2];
-    // take query tiles through work, some of them twice
-    for (;;) {
-      af_wait(work_posted + work_slot, work_phase);
-      const int4 entry = work_ring[work_slot];
-      __syncwarp();
-      if (lane == 0) af_arrive(work_free + work_slot);
-      const bool careful = entry.w == af_careful;
-      const int work_item = work_slot;
-      work_slot = work_slot == 3 ? 0 : work_slot + 1;
-      work_phase ^= work_slot == 0;
-      if (entry.w == af_none) break;
-      const int q_tile = entry.x, h = entry.y, b = entry.z;
-      const int q_begin = q_tile * 128;
-      const int g = h / 2;
-      const int q_end = af_imin(q_begin + 128, sq);
-      const int key_end = af_imin(skv + q_end - sq, skv);
-      const int tile_begin = af_floordiv(af_imax(skv + q_begin - sq - 4095, 0), 128);
-      const int tile_end = af_floordiv(key_end + 127, 128);
-      int k_tile = af_imax(tile_end - 1, tile_begin);
-      const int group_begin = q_begin + group * 64;
-      const int group_end = af_imin(group_begin + 64, sq);
-      const int group_key_end = skv + group_end - sq;
-      // while k_tile > tile_begin && k_tile * 128 >= group_key_end
-      for (;;) {
-        if (!(k_tile > tile_begin && k_tile * 128 >= group_key_end)) break;
-        // acquire k filled
-        af_wait(k_filled + k_slot, k_phase);
-        // signal k free
-        __syncwarp();
-        if (lane == 0) af_arrive(k_free + k_slot);
-        // advance k
-        k_slot = k_slot == 1 ? 0 : k_slot + 1;
-        k_phase ^= k_slot == 0;
-        // acquire v filled, in a careful run clean
-        af_wait((careful ? v_clean + v_slot : v_filled + v_slot), v_phase);
-        // signal v free
-        __syncwarp();
-        if (lane == 0) af_arrive(v_free + v_slot);
-        // advance v
-        v_slot = v_slot == 1 ? 0 : v_slot + 1;
-        v_phase ^= v_slot == 0;
-        // k_tile = k_tile - 1
-        k_tile = k_tile - 1;
-      }
-      const int mask_0 = skv - sq;
-      // acquire q filled
-      af_wait(q_filled + q_slot, q_phase);
-      const int k_begin = k_tile * 128;
-      // acquire k filled
-      af_wait(k_filled + k_slot, k_phase);
-      // issue s = q_shared x k_shared^T
-      {
-        const af_u64 a = af_descriptor((q_shared + q_slot * 16384) + group * 4096, 16, 1024);
-        const af_u64 b = af_descriptor((k_shared + k_slot * 16384), 16, 1024);
-        af_keep(s);
-        af_wgmma_fence();
-        #pragma unroll
-        for (int k = 0; k < 8; ++k) {
-          af_wgmma_ss_bf16(s, a + (k % 4 * 2 + k / 4 * 1024), b + (k % 4 * 2 + k / 4 * 1024), k != 0);
-        }
-        af_wgmma_commit();
-      }
-      // fill o = 0
-      #pragma unroll
-      for (int r = 0; r < 64; ++r) {
-        o[r] = 0.0f;
-      }
-      // fill row_sum = 0
-      #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        row_sum[r] = 0.0f;
-      }
-      // fill row_max = -inf
-      #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        row_max[r] = -af_infinity;
-      }
-      // wait for s, 0 later products may be pending
-      af_wgmma_wait<0>();
-      af_keep(s);
-      // signal k free
-      __syncwarp();
-      if (lane == 0) af_arrive(k_free + k_slot);
-      // advance k
-      k_slot = k_slot == 1 ? 0 : k_slot + 1;
-      k_phase ^= k_slot == 0;
-      // map s = tanh(s * 0.00125)
-      #pragma unroll
-      for (int r = 0; r < 64; ++r) {
-        s[r] = af_tanh(s[r] * 0.00125f);
-      }
-      // if !(k_tile * 128 + 128 <= skv && (skv + group_end - sq - k_tile * 128 <= 4096 && sq + (k_tile * 128 + 128) - skv - group_begin <= 1))
-      const int t8 = k_tile * 128;
-      if (!(k_tile * 128 + 128 <= skv && (skv + group_end - sq - t8 <= 4096 && sq + (t8 + 128) - skv - group_begin <= 1))) {
-        // map s = select(j < skv && (i + mask_0 - j < 4096 && i + mask_0 >= j), s, -inf)
-        {
-          const int i_at = af_opaque(group_begin + thread_row);
-          const int j_at = af_opaque(k_begin + thread_col);
-          #pragma unroll
-          for (int r = 0; r < 64; ++r) {
-            const int i = i_at + r / 2 % 2 * 8;
-            const int j = j_at + r % 2 + r / 4 * 8;
-            const int t9 = i + mask_0;
-            s[r] = j < skv && (t9 - j < 4096 && t9 >= j) ? s[r] : -af_infinity;
-          }
-        }
-      }
-      // map row_max_before = row_max
-      #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        row_max_before[r] = row_max[r];
-      }
-      // reduce row_max = max onto itself of s
-      #pragma unroll
-      for (int r = 0; r < 64; r += 2) {
-        row_max[r / 2 % 2] = af_max(row_max[r / 2 % 2], af_max(s[r], s[r + 1]));
-      }
-      #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        row_max[r] = af_max(row_max[r], __shfl_xor_sync(0xffffffffu, row_max[r], 1));
-      }
-      #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        row_max[r] = af_max(row_max[r], __shfl_xor_sync(0xffffffffu, row_max[r], 2));
-      }
-      // map row_max_safe = select(row_max == -inf, 0.0, row_max)
-      #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        row_max_safe[r] = row_max[r] == -af_infinity ? 0.0f : row_max[r];
-      }
-      // map row_factor = exp2((row_max_before - row_max_safe) * 72.13475204444816)
-      #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        row_factor[r] = af_exp2((row_max_before[r] - row_max_safe[r]) * 72.13475f);
-      }
-      // map row_sum = row_sum * row_factor
-      #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        row_sum[r] = row_sum[r] * row_factor[r];
-      }
-      // map s = exp2((s - row_max_safe) * 72.13475204444816)
-      #pragma unroll
-      for (int r = 0; r < 64; ++r) {
-        s[r] = af_exp2((s[r] - row_max_safe[r / 2 % 2]) * 72.13475f);
-      }
-      // reduce row_sum = sum onto itself of s, lane by lane
-      #pragma unroll
-      for (int r = 0; r < 64; r += 2) {
-        row_sum[r / 2 % 2] = row_sum[r / 2 % 2] + (s[r] + s[r + 1]);
-      }
-      // map p = s
-      #pragma unroll
-      for (int r = 0; r < 64; r += 2) {
-        p[r / 2] = af_pack_bf16(s[r], s[(r + 1)]);
-      }
-      // k_tile = k_tile - 1
-      k_tile = k_tile - 1;
-      // while k_tile >= tile_begin
-      for (;;) {
-        if (!(k_tile >= tile_begin)) break;
-        // while k_tile >= tile_begin && !(k_tile * 128 + 128 <= skv && (skv + group_end - sq - k_tile * 128 <= 4096 && sq + (k_tile * 128 + 128) - skv - group_begin <= 1))
-        for (;;) {
-          const int t10 = k_tile * 128;
-          if (!(k_tile >= tile_begin && !(k_tile * 128 + 128 <= skv && (skv + group_end - sq - t10 <= 4096 && sq + (t10 + 128) - skv - group_begin <= 1)))) break;
-          const int k_begin = k_tile * 128;
-          // acquire k filled
-          af_wait(k_filled + k_slot, k_phase);
-          // issue s = q_shared x k_shared^T
-          {
-            const af_u64 a = af_descriptor((q_shared + q_slot * 16384) + group * 4096, 16, 1024);
-            const af_u64 b = af_descriptor((k_shared + k_slot * 16384), 16, 1024);
-            af_keep(s);
-            af_wgmma_fence();
-            #pragma unroll
-            for (int k = 0; k < 8; ++k) {
-              af_wgmma_ss_bf16(s, a + (k % 4 * 2 + k / 4 * 1024), b + (k % 4 * 2 + k / 4 * 1024), k != 0);
-            }
-            af_wgmma_commit();
-          }
-          // acquire v filled, in a careful run clean
-          af_wait((careful ? v_clean + v_slot : v_filled + v_slot), v_phase);
-          // issue o += p x v_shared
-          {
-            const af_u64 b = af_descriptor((v_shared + v_slot * 16384), 16384, 1024);
-            af_keep(o);
-            af_wgmma_fence();
-            #pragma unroll
-            for (int k = 0; k < 8; ++k) {
-              af_wgmma_rs_bf16(o, p[4 * k], p[4 * k + 1], p[4 * k + 2], p[4 * k + 3], b + k * 128, 1);
-            }
-            af_wgmma_commit();
-          }
-          // wait for s, 1 later products may be pending
-          af_wgmma_wait<1>();
-          af_keep(s);
-          // signal k free
-          __syncwarp();
-          if (lane == 0) af_arrive(k_free + k_slot);
-          // advance k
-          k_slot = k_slot == 1 ? 0 : k_slot + 1;
-          k_phase ^= k_slot == 0;
-          // map s = tanh(s * 0.00125)
-          #pragma unroll
-          for (int r = 0; r < 64; ++r) {
-            s[r] = af_tanh(s[r] * 0.00125f);
-          }
-          // map s = select(j < skv && (i + mask_0 - j < 4096 && i + mask_0 >= j), s, -inf)
-          {
-            const int i_at = af_opaque(group_begin + thread_row);
-            const int j_at = af_opaque(k_begin + thread_col);
-            #pragma unroll
-            for (int r = 0; r < 64; ++r) {
-              const int i = i_at + r / 2 % 2 * 8;
-              const int j = j_at + r % 2 + r / 4 * 8;
-              const int t11 = i + mask_0;
-              s[r] = j < skv && (t11 - j < 4096 && t11 >= j) ? s[r] : -af_infinity;
-            }
-          }
-          // map row_max_before = row_max
-          #pragma unroll
-          for (int r = 0; r < 2; ++r) {
-            row_max_before[r] = row_max[r];
-          }
-          // reduce row_max = max onto itself of s
-          #pragma unroll
-          for (int r = 0; r < 64; r += 2) {
-            row_max[r / 2 % 2] = af_max(row_max[r / 2 % 2], af_max(s[r], s[r + 1]));
-          }
-          #pragma unroll
-          for (int r = 0; r < 2; ++r) {
-            row_max[r] = af_max(row_max[r], __shfl_xor_sync(0xffffffffu, row_max[r], 1));
-          }
-          #pragma unroll
-          for (int r = 0; r < 2; ++r) {
-            row_max[r] = af_max(row_max[r], __shfl_xor_sync(0xffffffffu, row_max[r], 2));
-          }
-          // map row_max_safe = select(row_max == -inf, 0.0, row_max)
-          #pragma unroll
-          for (int r = 0; r < 2; ++r) {
-            row_max_safe[r] = row_max[r] == -af_infinity ? 0.0f : row_max[r];
-          }
-          // map row_factor = exp2((row_max_before - row_max_safe) * 72.13475204444816)
-          #pragma unroll
-          for (int r = 0; r < 2; ++r) {
-            row_factor[r] = af_exp2((row_max_before[r] - row_max_safe[r]) * 72.13475f);
-          }
-          // map row_sum = row_sum * row_factor
-          #pragma unroll
-          for (int r = 0; r < 2; ++r) {
-            row_sum[r] = row_sum[r] * row_factor[r];
-          }
-          // map s (quarters 0 to 2) = exp2((s - row_max_safe) * 72.13475204444816)
-          #pragma unroll
-          for (int r = 0; r < 32; ++r) {
-            s[r] = af_exp2((s[r] - row_max_safe[r / 2 % 2]) * 72.13475f);
-          }
-          // wait for o, 0 later products may be pending
-          af_after(s[30]);
-          af_after(s[31]);
-          af_wgmma_wait<0>();
-          af_keep(o);
-          // signal v free
-          __syncwarp();
-          if (lane == 0) af_arrive(v_free + v_slot);
-          // advance v
-          v_slot = v_slot == 1 ? 0 : v_slot + 1;
-          v_phase ^= v_slot == 0;
-          // map s (quarters 2 to 4) = exp2((s - row_max_safe) * 72.13475204444816)
-          #pragma unroll
-          for (int r = 32; r < 64; ++r) {
-            s[r] = af_exp2((s[r] - row_max_safe[r / 2 % 2]) * 72.13475f);
-          }
-          // reduce row_sum = sum onto itself of s, lane by lane
-          #pragma unroll
-          for (int r = 0; r < 64; r += 2) {
-            row_sum[r / 2 % 2] = row_sum[r / 2 % 2] + (s[r] + s[r + 1]);
-          }
-          // map p = s
-          #pragma unroll
-          for (int r = 0; r < 64; r += 2) {
-            p[r / 2] = af_pack_bf16(s[r], s[(r + 1)]);
-          }
-          // scale o rows by row_factor
-          #pragma unroll
-          for (int r = 0; r < 64; ++r) {
-            o[r] *= row_factor[r / 2 % 2];
-          }
-          // k_tile = k_tile - 1
-          k_tile = k_tile - 1;
-        }
-        // while k_tile >= tile_begin && (k_tile * 128 + 128 <= skv && (skv + group_end - sq - k_tile * 128 <= 4096 && sq + (k_tile * 128 + 128) - skv - group_begin <= 1))
-        for (;;) {
-          const int t12 = k_tile * 128;
-          if (!(k_tile >= tile_begin && (k_tile * 128 + 128 <= skv && (skv + group_end - sq - t12 <= 4096 && sq + (t12 + 128) - skv - group_begin <= 1)))) break;
-          const int k_begin = k_tile * 128;
-          // acquire k filled
-          af_wait(k_filled + k_slot, k_phase);
-          // issue s = q_shared x k_shared^T
-          {
-            const af_u64 a = af_descriptor((q_shared + q_slot * 16384) + group * 4096, 16, 1024);
-            const af_u64 b = af_descriptor((k_shared + k_slot * 16384), 16, 1024);
-            af_keep(s);
-            af_wgmma_fence();
-            #pragma unroll
-            for (int k = 0; k < 8; ++k) {
-              af_wgmma_ss_bf16(s, a + (k % 4 * 2 + k / 4 * 1024), b + (k % 4 * 2 + k / 4 * 1024), k != 0);
-            }
-            af_wgmma_commit();
-          }
-          // acquire v filled, in a careful run clean
-          af_wait((careful ? v_clean + v_slot : v_filled + v_slot), v_phase);
-          // issue o += p x v_shared
-          {
-            const af_u64 b = af_descriptor((v_shared + v_slot * 16384), 16384, 1024);
-            af_keep(o);
-            af_wgmma_fence();
-            #pragma unroll
-            for (int k = 0; k < 8; ++k) {
-              af_wgmma_rs_bf16(o, p[4 * k], p[4 * k + 1], p[4 * k + 2], p[4 * k + 3], b + k * 128, 1);
-            }
-            af_wgmma_commit();
-          }
-          // wait for s, 1 later products may be pending
-          af_wgmma_wait<1>();
-          af_keep(s);
-          // signal k free
-          __syncwarp();
-          if (lane == 0) af_arrive(k_free + k_slot);
-          // advance k
-          k_slot = k_slot == 1 ? 0 : k_slot + 1;
-          k_phase ^= k_slot == 0;
-          // map s = tanh(s * 0.00125)
-          #pragma unroll
-          for (int r = 0; r < 64; ++r) {
-            s[r] = af_tanh(s[r] * 0.00125f);
-          }
-          // map row_max_before = row_max
-          #pragma unroll
-          for (int r = 0; r < 2; ++r) {
-            row_max_before[r] = row_max[r];
-          }
-          // reduce row_max = max onto itself of s
-          #pragma unroll
-          for (int r = 0; r < 64; r += 2) {
-            row_max[r / 2 % 2] = af_max(row_max[r / 2 % 2], af_max(s[r], s[r + 1]));
-          }
-          #pragma unroll
-          for (int r = 0; r < 2; ++r) {
-            row_max[r] = af_max(row_max[r], __shfl_xor_sync(0xffffffffu, row_max[r], 1));
-          }
-          #pragma unroll
-          for (int r = 0; r < 2; ++r) {
-            row_max[r] = af_max(row_max[r], __shfl_xor_sync(0xffffffffu, row_max[r], 2));
-          }
-          // map row_max_safe = select(row_max == -inf, 0.0, row_max)
-          #pragma unroll
-          for (int r = 0; r < 2; ++r) {
-            row_max_safe[r] = row_max[r] == -af_infinity ? 0.0f : row_max[r];
-          }
-          // map row_factor = exp2((row_max_before - row_max_safe) * 72.13475204444816)
-          #pragma unroll
-          for (int r = 0; r < 2; ++r) {
-            row_factor[r] = af_exp2((row_max_before[r] - row_max_safe[r]) * 72.13475f);
-          }
-          // map row_sum = row_sum * row_factor
-          #pragma unroll
-          for (int r = 0; r < 2; ++r) {
-            row_sum[r] = row_sum[r] * row_factor[r];
-          }
-          // map s (quarters 0 to 2) = exp2((s - row_max_safe) * 72.13475204444816)
-          #pragma unroll
-          for (int r = 0; r < 32; ++r) {
-            s[r] = af_exp2((s[r] - row_max_safe[r / 2 % 2]) * 72.13475f);
-          }
-          // wait for o, 0 later products may be pending
-          af_after(s[30]);
-          af_after(s[31]);
-          af_wgmma_wait<0>();
-          af_keep(o);
-          // signal v free
-          __syncwarp();
-          if (lane == 0) af_arrive(v_free + v_slot);
-          // advance v
-          v_slot = v_slot == 1 ? 0 : v_slot + 1;
-          v_phase ^= v_slot == 0;
-          // map s (quarters 2 to 4) = exp2((s - row_max_safe) * 72.13475204444816)
-          #pragma unroll
-          for (int r = 32; r < 64; ++r) {
-            s[r] = af_exp2((s[r] - row_max_safe[r / 2 % 2]) * 72.13475f);
-          }
-          // reduce row_sum = sum onto itself of s, lane by lane
-          #pragma unroll
-          for (int r = 0; r < 64; r += 2) {
-            row_sum[r / 2 % 2] = row_sum[r / 2 % 2] + (s[r] + s[r + 1]);
-          }
-          // map p = s
-          #pragma unroll
-          for (int r = 0; r < 64; r += 2) {
-            p[r / 2] = af_pack_bf16(s[r], s[(r + 1)]);
-          }
-          // scale o rows by row_factor
-          #pragma unroll
-          for (int r = 0; r < 64; ++r) {
-            o[r] *= row_factor[r / 2 % 2];
-          }
-          // k_tile = k_tile - 1
-          k_tile = k_tile - 1;
-        }
-      }
-      // acquire v filled, in a careful run clean
-      af_wait((careful ? v_clean + v_slot : v_filled + v_slot), v_phase);
-      // issue o += p x v_shared
-      {
-        const af_u64 b = af_descriptor((v_shared + v_slot * 16384), 16384, 1024);
-        af_keep(o);
-        af_wgmma_fence();
-        #pragma unroll
-        for (int k = 0; k < 8; ++k) {
-          af_wgmma_rs_bf16(o, p[4 * k], p[4 * k + 1], p[4 * k + 2], p[4 * k + 3], b + k * 128, 1);
-        }
-        af_wgmma_commit();
-      }
-      // reduce row_sum = sum over lanes
-      #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        row_sum[r] = row_sum[r] + __shfl_xor_sync(0xffffffffu, row_sum[r], 1);
-      }
-      #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        row_sum[r] = row_sum[r] + __shfl_xor_sync(0xffffffffu, row_sum[r], 2);
-      }
-      // map row_factor = select(row_sum == 0.0, 0.0, 1.0 / row_sum)
-      #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        row_factor[r] = row_sum[r] == 0.0f ? 0.0f : 1.0f / row_sum[r];
-      }
-      // map row_sum = row_max * 50.0 + log(row_sum)
-      #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        row_sum[r] = row_max[r] * 50.0f + af_log(row_sum[r]);
-      }
-      // wait for o, 0 later products may be pending
-      af_after(row_sum[0]);
-      af_after(row_sum[1]);
-      af_wgmma_wait<0>();
       af_keep(o);
-      // signal v free
-      __syncwarp();
-      if (lane == 0) af_arrive(v_free + v_slot);
-      // advance v
-      v_slot = v_slot == 1 ? 0 : v_slot + 1;
-      v_phase ^= v_slot == 0;
-      // scale o rows by row_factor
-      #pragma unroll
-      for (int r = 0; r < 64; ++r) {
-        o[r] *= row_factor[r / 2 % 2];
-      }
       // move o_shared <- o
       {
         const af_u32 l = af_u32(af_opaque(lane));

@@ -328,9 +328,13 @@ void main() {
         af_put_chunk_bf16(k_shared, at, chunk)
       }
     }
-    // map s = tanh(s * 0.00125)
+    // map s = s * 0.00125
     for (int r = 0; r < 16; ++r) {
-      s[r] = af_tanh(s[r] * 0.00125f);
+      s[r] = s[r] * 0.00125f;
+    }
+    // map s = tanh(s)
+    for (int r = 0; r < 16; ++r) {
+      s[r] = af_tanh(s[r]);
     }
     // if !full
     if (!full) {

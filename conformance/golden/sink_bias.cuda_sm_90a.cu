@@ -58,6 +58,7 @@ AF_FN float af_cos(float x) { return af_turned(x, 1); }
 AF_FN float af_abs(float x) { return fabsf(x); }
 AF_FN float af_min(float a, float b) { return fminf(a, b); }
 AF_FN float af_max(float a, float b) { return fmaxf(a, b); }
+AF_FN float af_min_nan(float a, float b) { float y; asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b)); return y; }
 AF_FN float af_floor(float x) { return floorf(x); }
 AF_FN float af_exp(float x) { return expf(x); }
 AF_FN float af_exp2(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
@@ -129,6 +130,18 @@ AF_FN void af_mma_bf16(float* c, af_u32 a0, af_u32 a1, af_u32 a2, af_u32 a3, af_
 }
 // To 1.2e-7, absolute.
 AF_FN float af_tanh(float x) { return 1.0f - 2.0f * af_reciprocal(1.0f + af_exp2(x * 2.8853901f)); }
+// 1 / x for x in [1, 2^60], to 4e-8, without the special function unit: three steps of Newton's.
+AF_FN float af_newton_reciprocal(float x) {
+  float y = af_from_bits(0x7ef311c7u - af_bits(x));
+  y *= af_fma(-x, y, 2.0f);
+  y *= af_fma(-x, y, 2.0f);
+  return y * af_fma(-x, y, 2.0f);
+}
+// The unit is what many of them wait for: every other one goes round it.
+AF_FN void af_tanh_pair(float& x, float& y) {
+  x = af_tanh(x);
+  y = 1.0f - 2.0f * af_newton_reciprocal(1.0f + af_exp2(af_min_nan(y * 2.8853901f, 59.0f)));
+}
 
 struct Arguments {
   af_u64 q_ptr;
