@@ -62,8 +62,7 @@ std::string_view rows_name(const TileProgram& program) {
 }
 
 bool takes(const TileProgram& program, const std::string& tensor) {
-  return std::any_of(program.params.begin(), program.params.end(),
-                     [&](const ParamField& field) { return field.tensor == tensor; });
+  return std::ranges::any_of(program.params, [&](const ParamField& field) { return field.tensor == tensor; });
 }
 
 // Of an output: a pre-pass writes what its source is.

@@ -59,21 +59,23 @@ int bench(Options options) {
 
 }  // namespace
 
-void add_bench(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("bench", "Device time of our kernels");
+Command bench_command() {
   auto options = std::make_shared<Options>();
-  command->add_option("spec", options->specs, "SPECs; all examples when left out");
-  command->add_option("--target", options->target, "TARGET; the best device present when left out");
-  command->add_option("--shape", options->shape, "For example b=1,sq=4096,skv=4096")->capture_default_str();
-  command->add_option("--launches", options->launches, "Timed launches")
-      ->check(CLI::Range(1, 10000))
-      ->capture_default_str();
-  add_schedule_option(*command, options->schedule);
-  add_rotation(*command, options->rotation, Sizing::known);
-  command->callback([&action, options, command] {
-    if (command->get_subcommands().empty()) action = [options] { return bench(*options); };
-  });
-  add_bench_rotation(*command, action);
+  return {
+      .name = "bench",
+      .about = "Device time of our kernels",
+      .options = {{"spec", &options->specs, "SPECs; all examples when left out"},
+                  {"--target", &options->target, "TARGET; the best device present when left out"},
+                  {"--shape", &options->shape, "For example b=1,sq=4096,skv=4096"},
+                  {.name = "--launches",
+                   .value = &options->launches,
+                   .about = "Timed launches",
+                   .range = Range{1, 10000}},
+                  rotation_option(options->rotation, Sizing::known),
+                  schedule_option(options->schedule)},
+      .action = [options] { return bench(*options); },
+      .commands = {bench_rotation_command()},
+  };
 }
 
 }  // namespace attnfuse::cli

@@ -47,40 +47,34 @@ int bench_rotation(Options options) {
 
 }  // namespace
 
-void add_bench_rotation(CLI::App& bench, Action& action) {
-  auto* command = bench.add_subcommand(
-      "rotation", "Every way to rotate queries and keys, predicted and measured, over lengths and groups");
+Command bench_rotation_command() {
   auto options = std::make_shared<Options>();
   auto& sweep = options->sweep;
-  command->add_option("--target", options->target, "TARGET; the best device present when left out");
-  command->add_option("-o,--output", options->directory, "Folder for rotation.json and rotation.svg")
-      ->capture_default_str();
-  command->add_option("--seconds", sweep.seconds, "Time for all of it; points past it are only predicted")
-      ->check(CLI::Range(0.0, 86400.0))
-      ->capture_default_str();
-  command->add_option("--heads", sweep.heads, "Query heads")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  command->add_option("--head-dim", sweep.head_dim, "Head dim")
-      ->check(CLI::IsMember({32, 64, 96, 128, 192, 256}))
-      ->capture_default_str();
-  command->add_option("--groups", sweep.groups, "Query heads to a key head, one family of curves each")
-      ->check(CLI::Range(1, 1024))
-      ->delimiter(',')
-      ->capture_default_str();
-  command->add_option("--first", sweep.first, "Shortest length")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  command->add_option("--last", sweep.last, "Longest length")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  command->add_option("--tokens", sweep.tokens, "Batch times length of a prefill")
-      ->check(CLI::Range(1, 1 << 24))
-      ->capture_default_str();
-  command->add_option("--decode-batch", sweep.decode_batch, "Batch of decoding")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  command->callback([&action, options] { action = [options] { return bench_rotation(*options); }; });
+  const auto number = [](const char* name, auto& value, const char* about, int most) {
+    return Option{.name = name, .value = &value, .about = about, .range = Range{1, most}};
+  };
+  return {
+      .name = "rotation",
+      .about = "Every way to rotate queries and keys, predicted and measured, over lengths and groups",
+      .options = {{"--target", &options->target, "TARGET; the best device present when left out"},
+                  {"-o,--output", &options->directory, "Folder for rotation.json and rotation.svg"},
+                  {.name = "--seconds",
+                   .value = &sweep.seconds,
+                   .about = "Time for all of it; points past it are only predicted",
+                   .range = Range{0, 86400}},
+                  number("--heads", sweep.heads, "Query heads", 1024),
+                  {.name = "--head-dim",
+                   .value = &sweep.head_dim,
+                   .about = "Head dim",
+                   .one_of = {32, 64, 96, 128, 192, 256}},
+                  number("--groups", sweep.groups, "Query heads to a key head, one family of curves each",
+                         1024),
+                  number("--first", sweep.first, "Shortest length", 1 << 20),
+                  number("--last", sweep.last, "Longest length", 1 << 20),
+                  number("--tokens", sweep.tokens, "Batch times length of a prefill", 1 << 24),
+                  number("--decode-batch", sweep.decode_batch, "Batch of decoding", 4096)},
+      .action = [options] { return bench_rotation(*options); },
+  };
 }
 
 }  // namespace attnfuse::cli

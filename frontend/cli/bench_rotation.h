@@ -5,6 +5,6 @@
 
 namespace attnfuse::cli {
 
-void add_bench_rotation(CLI::App& bench, Action& action);
+Command bench_rotation_command();
 
 }  // namespace attnfuse::cli

@@ -30,20 +30,25 @@ std::string plain() {
 
 }  // namespace
 
-void add_blocks(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("blocks", "The building blocks and the example programs");
-  auto markdown = std::make_shared<bool>(false);
-  auto document = std::make_shared<std::string>();
-  command->add_flag("--markdown", *markdown, "As a Markdown document");
-  command->add_option("--table", *document, "As a Markdown table with links into this document");
-  command->callback([&action, markdown, document] {
-    action = [markdown, document] {
-      const std::string text = !document->empty() ? blocks_table(*document)
-                               : *markdown        ? blocks_markdown()
-                                                  : plain();
-      return print_text(text) ? kDone : kFailed;
-    };
-  });
+Command blocks_command() {
+  struct Options {
+    bool markdown = false;
+    std::string table;
+  };
+  auto options = std::make_shared<Options>();
+  return {
+      .name = "blocks",
+      .about = "The building blocks and the example programs",
+      .options = {{"--markdown", &options->markdown, "As a Markdown document"},
+                  {"--table", &options->table, "As a Markdown table with links into this document"}},
+      .action =
+          [options] {
+            const std::string text = !options->table.empty() ? blocks_table(options->table)
+                                     : options->markdown     ? blocks_markdown()
+                                                             : plain();
+            return print_text(text) ? kDone : kFailed;
+          },
+  };
 }
 
 }  // namespace attnfuse::cli

@@ -80,6 +80,29 @@ TEST_CASE("no command, an unknown command and an unknown option are wrong usage"
   CHECK(attnfuse("--help").code == 0);
 }
 
+TEST_CASE("a value that an option does not take is shown with those it takes") {
+  for (const auto& [arguments, text] : {
+           std::pair("emit llama3_8b --target hip --rotation frob",
+                     "--rotation: frob not in {fuse,query,key,both}"),
+           std::pair("run llama3_8b --schedule frob", "--schedule: frob not in {automatic,portable,hopper}"),
+           std::pair("emit llama3_8b --target hip --alignment 3", "--alignment: 3 not in {2,4,8,16}"),
+           std::pair("conform --jobs 0", "--jobs: Value 0 not in range 1 to 64"),
+           std::pair("bench rotation --groups 1,x", "--groups: Value x not in range 1 to 1024"),
+       }) {
+    const Ran ran = attnfuse(arguments);
+    CHECK(ran.code == 2);
+    CHECK_MESSAGE(ran.has(text), ran.text);
+  }
+}
+
+TEST_CASE("help shows what is taken when an option is left out, where that is something") {
+  const std::string text = attnfuse("conform --help").text;
+  for (const char* part :
+       {"--rotation TEXT:{auto,fuse,query,key,both}=auto", "--mode TEXT:{check,support}=check",
+        "--jobs INT:INT in [1 - 64]=1", "--filter TEXT  ", "--random UINT  "})
+    CHECK_MESSAGE(text.find(part) != std::string::npos, text);
+}
+
 TEST_CASE("a syntax mistake is shown with its line and a caret") {
   const Folder folder;
   const std::string file = folder.write("bad.attn", "attention t {\n  heads 2\n  head_dim }\n}\n");
@@ -207,6 +230,8 @@ TEST_CASE("conform refuses a broken case line and a filter that nothing matches"
   CHECK(attnfuse("conform --case 'x sq=1' --list").code == 1);
   CHECK(attnfuse("conform --filter no_such_text --list").has("error[conform.no-case]"));
   CHECK(attnfuse("conform --mode frobnicate").code == 2);
+  for (const char* shard : {"5/5", "1", "-1/4", "0/0", "1/2x"})
+    CHECK(attnfuse(std::string("conform --list --shard ") + shard).has("error[conform.shard]"));
 }
 
 TEST_CASE("conform lists the cases that a filter selects") {

@@ -12,8 +12,6 @@
 
 #include <fmt/format.h>
 
-#include <map>
-
 #include "conformance/examples.h"
 #include "frontend/parser.h"
 
@@ -21,11 +19,10 @@ namespace attnfuse::cli {
 
 namespace {
 
-const std::map<std::string, ScheduleKind>& schedule_names() {
-  static const std::map<std::string, ScheduleKind> names = {{"automatic", ScheduleKind::automatic},
-                                                            {"portable", ScheduleKind::portable},
-                                                            {"hopper", ScheduleKind::pipelined}};
-  return names;
+std::vector<std::pair<std::string, ScheduleKind>> schedule_names() {
+  return {{"automatic", ScheduleKind::automatic},
+          {"portable", ScheduleKind::portable},
+          {"hopper", ScheduleKind::pipelined}};
 }
 
 }  // namespace
@@ -37,12 +34,16 @@ std::string schedule_arguments(ScheduleKind kind) {
   return "";
 }
 
-void add_schedule_option(CLI::App& command, ScheduleKind& kind) {
-  command
-      .add_option("--schedule", kind,
-                  "automatic, portable or hopper (roles, copy engine); what it does not take is an error")
-      ->transform(CLI::CheckedTransformer(schedule_names(), CLI::ignore_case).description(""))
-      ->option_text("NAME");
+Option schedule_option(ScheduleKind& kind) {
+  return {"--schedule", choice(kind, schedule_names()),
+          "hopper has roles and a copy engine; a program that a schedule does not take is an error"};
+}
+
+Option alignment_option(int& bytes) {
+  return {.name = "--alignment",
+          .value = &bytes,
+          .about = "Bytes that pointers and strides are multiples of",
+          .one_of = {2, 4, 8, 16}};
 }
 namespace {
 

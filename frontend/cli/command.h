@@ -2,12 +2,10 @@
 // (diagnostics on stderr), 2 wrong usage, 3 an error of ours.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <string_view>
 
-#include <CLI/CLI.hpp>
-
+#include "frontend/cli/options.h"
 #include "ir/graph.h"
 #include "passes/passes.h"
 #include "runtime/tensor.h"
@@ -16,20 +14,18 @@ namespace attnfuse::cli {
 
 inline constexpr int kDone = 0, kFailed = 1, kUsage = 2, kInternal = 3;
 
-// Each adds its subcommand to `app`; `action` becomes what the given one does.
-using Action = std::function<int()>;
-void add_blocks(CLI::App& app, Action& action);
-void add_targets(CLI::App& app, Action& action);
-void add_show(CLI::App& app, Action& action);
-void add_emit(CLI::App& app, Action& action);
-void add_run(CLI::App& app, Action& action);
-void add_explain(CLI::App& app, Action& action);
-void add_conform(CLI::App& app, Action& action);
-void add_bench(CLI::App& app, Action& action);
-void add_demo(CLI::App& app, Action& action);
+Command blocks_command();
+Command targets_command();
+Command show_command();
+Command emit_command();
+Command run_command();
+Command explain_command();
+Command conform_command();
+Command bench_command();
+Command demo_command();
 
 // --schedule automatic | portable | hopper
-void add_schedule_option(CLI::App& command, ScheduleKind& kind);
+Option schedule_option(ScheduleKind& kind);
 // The same choice as arguments of a command, with a space ahead; "" if automatic.
 std::string schedule_arguments(ScheduleKind kind);
 inline CompileOptions with_schedule(ScheduleKind kind) {
@@ -37,6 +33,9 @@ inline CompileOptions with_schedule(ScheduleKind kind) {
   options.schedule_kind = kind;
   return options;
 }
+
+// --alignment 2 | 4 | 8 | 16
+Option alignment_option(int& bytes);
 
 // A program and the text it came from.
 struct Spec {

@@ -17,16 +17,30 @@ namespace {
 
 using namespace conformance;
 
+enum class Mode : bool { check, support };
+
 struct Options {
-  std::string target, mode = "check", filter, line, report;
+  std::string target, filter, line, report, shard = "0/1";
+  Mode mode = Mode::check;
   std::uint64_t seed = 0;
   std::uint64_t random = 0;
   int jobs = 1;
-  int shard = 0, shards = 1;
   Rotation rotation = Rotation::automatic;
   bool full = false, list = false;
   ScheduleKind schedule = ScheduleKind::automatic;
 };
+
+// Of the cases, those whose number is I modulo N.
+Status keep_shard(std::string_view text, std::vector<Case>& cases) {
+  unsigned shard = 0, shards = 0;
+  char extra = 0;
+  const int read = std::sscanf(std::string(text).c_str(), "%u/%u%c", &shard, &shards, &extra);
+  if (read != 2 || shard >= shards)
+    return Diagnostic{
+        "conform.shard", fmt::format("'{}' is no share of the cases", text), {}, "I/N with 0 <= I < N"};
+  std::erase_if(cases, [&, n = 0U](const Case&) mutable { return n++ % shards != shard; });
+  return Unit{};
+}
 
 Result<std::vector<Case>> chosen_cases(const Options& options) {
   std::vector<Case> chosen;
@@ -46,11 +60,7 @@ Result<std::vector<Case>> chosen_cases(const Options& options) {
       if (to_line(c).find(options.filter) != std::string::npos) chosen.push_back(std::move(c));
     }
   }
-  if (options.shards > 1) {
-    std::size_t n = 0;
-    std::erase_if(chosen,
-                  [&](const Case&) { return int(n++ % std::size_t(options.shards)) != options.shard; });
-  }
+  if (const Status kept = keep_shard(options.shard, chosen); !kept) return kept.errors();
   if (chosen.empty())
     return Diagnostic{"conform.no-case",
                       fmt::format("no case contains '{}'", options.filter),
@@ -186,7 +196,7 @@ int conform(Options options) {
     auto best = best_device();
     options.target = best ? *best : all_targets().front().name;
   }
-  if (options.mode == "support") return support(options, any_target);
+  if (options.mode == Mode::support) return support(options, any_target);
   const auto cases = chosen_cases(options);
   if (!cases) return fail(cases.errors());
   return options.list ? list(*cases) : check(options, *cases);
@@ -194,41 +204,34 @@ int conform(Options options) {
 
 }  // namespace
 
-void add_conform(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("conform", "Proves a device against the reference");
+Command conform_command() {
   auto options = std::make_shared<Options>();
-  command->add_option("--target", options->target, "TARGET; the best device present when left out");
-  command
-      ->add_option(
-          "--mode", options->mode,
-          "check runs cases; support prints what can be emitted, with --target also what compiles and passes")
-      ->check(CLI::IsMember({"check", "support"}))
-      ->capture_default_str();
-  command->add_option("--filter", options->filter, "Only cases whose line contains this text");
-  command->add_option("--case", options->line, "This one case line");
-  command->add_option("--seed", options->seed, "Seed of every case instead of its own");
-  command->add_option("--report", options->report, "JUnit XML file");
-  command->add_option("--random", options->random,
-                      "This many random cases, from --seed on; a failing one is shrunk");
-  command->add_option("--jobs", options->jobs, "Cases at once, each on a device object of its own")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  command
-      ->add_option_function<std::string>(
-          "--shard",
-          [options](const std::string& text) {
-            char extra = 0;
-            const int read = std::sscanf(text.c_str(), "%d/%d%c", &options->shard, &options->shards, &extra);
-            if (read != 2 || options->shards < 1 || options->shard < 0 || options->shard >= options->shards)
-              throw CLI::ValidationError("--shard", "'" + text + "' is not I/N with 0 <= I < N");
-          },
-          "I/N: every N-th case from the I-th on, to share a run among processes")
-      ->type_name("TEXT");
-  add_rotation(*command, options->rotation, Sizing::known);
-  command->add_flag("--full", options->full, "All cases; minutes on a GPU, hours on a CPU");
-  command->add_flag("--list", options->list, "Print the case lines instead of running them");
-  add_schedule_option(*command, options->schedule);
-  command->callback([&action, options] { action = [options] { return conform(*options); }; });
+  return {
+      .name = "conform",
+      .about = "Proves a device against the reference",
+      .options = {{"--target", &options->target, "TARGET; the best device present when left out"},
+                  {"--mode",
+                   choice<Mode>(options->mode, {{"check", Mode::check}, {"support", Mode::support}}),
+                   "check runs cases; support prints what can be emitted, with --target also what compiles "
+                   "and passes"},
+                  {"--filter", &options->filter, "Only cases whose line contains this text"},
+                  {"--case", &options->line, "This one case line"},
+                  {"--seed", &options->seed, "Seed of every case instead of its own"},
+                  {"--report", &options->report, "JUnit XML file"},
+                  {"--random", &options->random,
+                   "This many random cases, from --seed on; a failing one is shrunk"},
+                  {.name = "--jobs",
+                   .value = &options->jobs,
+                   .about = "Cases at once, each on a device object of its own",
+                   .range = Range{1, 64}},
+                  {"--shard", &options->shard,
+                   "I/N: every N-th case from the I-th on, to share a run among processes"},
+                  rotation_option(options->rotation, Sizing::known),
+                  {"--full", &options->full, "All cases; minutes on a GPU, hours on a CPU"},
+                  {"--list", &options->list, "Print the case lines instead of running them"},
+                  schedule_option(options->schedule)},
+      .action = [options] { return conform(*options); },
+  };
 }
 
 }  // namespace attnfuse::cli

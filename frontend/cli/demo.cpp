@@ -83,10 +83,10 @@ int demo() {
 
 }  // namespace
 
-void add_demo(CLI::App& app, Action& action) {
-  auto* command =
-      app.add_subcommand("demo", "Llama-3-8B attention, for every target and on the best device present");
-  command->callback([&action] { action = demo; });
+Command demo_command() {
+  return {.name = "demo",
+          .about = "Llama-3-8B attention, for every target and on the best device present",
+          .action = demo};
 }
 
 }  // namespace attnfuse::cli

@@ -1,5 +1,6 @@
 // attnfuse emit: readable source, and with -o also the binary, launch.json and a C header.
 #include <filesystem>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -41,12 +42,12 @@ using Files = std::vector<std::pair<std::string, std::string>>;
 // A kernel's files; kFailed after what went wrong has been printed.
 int add_files(const Backend& backend, const TileProgram& program, const Source& source, Files& files) {
   const auto binary = backend.assemble(source, program.target);
-  files.push_back({program.name + "." + source.extension, source.text});
-  files.push_back({program.name + ".launch.json", launch_json(program, binary ? &*binary : nullptr)});
-  files.push_back({program.name + ".h", c_header(program)});
+  files.emplace_back(program.name + "." + source.extension, source.text);
+  files.emplace_back(program.name + ".launch.json", launch_json(program, binary ? &*binary : nullptr));
+  files.emplace_back(program.name + ".h", c_header(program));
   if (binary) {
-    files.push_back({program.name + "." + binary->format,
-                     std::string(reinterpret_cast<const char*>(binary->bytes.data()), binary->bytes.size())});
+    const std::string_view code(reinterpret_cast<const char*>(binary->bytes.data()), binary->bytes.size());
+    files.emplace_back(program.name + "." + binary->format, code);
     return kDone;
   }
   if (binary.errors().front().code != "toolkit.missing") return fail(binary.errors());
@@ -81,22 +82,24 @@ int emit(const Options& options) {
 
 }  // namespace
 
-void add_emit(CLI::App& app, Action& action) {
-  auto* command =
-      app.add_subcommand("emit", "The kernel's source; with -o also its binary, launch.json and a C header");
+Command emit_command() {
   auto options = std::make_shared<Options>();
-  command->add_option("spec", options->spec, "SPEC")->required();
-  command->add_option("--target", options->target, "TARGET")->required();
-  command->add_option("-o,--output", options->directory,
-                      "Folder for the files; without it the source is printed");
-  command->add_option("--alignment", options->alignment, "Bytes that pointers and strides are multiples of")
-      ->check(CLI::IsMember({2, 4, 8, 16}))
-      ->capture_default_str();
-  command->add_option("--sq", options->sq, "Query rows of the calls it is for, at most; it takes any number")
-      ->check(CLI::NonNegativeNumber);
-  add_rotation(*command, options->rotation, Sizing::unknown);
-  add_schedule_option(*command, options->schedule);
-  command->callback([&action, options] { action = [options] { return emit(*options); }; });
+  return {
+      .name = "emit",
+      .about = "The kernel's source; with -o also its binary, launch.json and a C header",
+      .options = {{"spec", &options->spec, "SPEC", true},
+                  {"--target", &options->target, "TARGET", true},
+                  {"-o,--output", &options->directory,
+                   "Folder for the files; without it the source is printed"},
+                  alignment_option(options->alignment),
+                  {.name = "--sq",
+                   .value = &options->sq,
+                   .about = "Query rows of the calls it is for, at most; it takes any number",
+                   .range = Range{0, std::numeric_limits<int>::max()}},
+                  rotation_option(options->rotation, Sizing::unknown),
+                  schedule_option(options->schedule)},
+      .action = [options] { return emit(*options); },
+  };
 }
 
 }  // namespace attnfuse::cli

@@ -112,21 +112,22 @@ int explain(const Options& options) {
 
 }  // namespace
 
-void add_explain(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("explain", "Schedule, tile classes, registers and shared memory");
+Command explain_command() {
   auto options = std::make_shared<Options>();
-  command->add_option("spec", options->spec, "SPEC")->required();
-  command->add_option("--target", options->target, "TARGET")->required();
-  command->add_option("--shape", options->shape, "For example b=1,sq=4096,skv=4096")->capture_default_str();
-  command->add_option("--alignment", options->alignment, "Bytes that pointers and strides are multiples of")
-      ->check(CLI::IsMember({2, 4, 8, 16}))
-      ->capture_default_str();
-  add_rotation(*command, options->rotation, Sizing::known);
-  command->add_flag("--rotation-table", options->rotation_table,
-                    "Only the predicted times of every rotation over many lengths, as a table");
-  command->add_option("--picture", options->picture, "SVG file of the tile classes of head 0");
-  add_schedule_option(*command, options->schedule);
-  command->callback([&action, options] { action = [options] { return explain(*options); }; });
+  return {
+      .name = "explain",
+      .about = "Schedule, tile classes, registers and shared memory",
+      .options = {{"spec", &options->spec, "SPEC", true},
+                  {"--target", &options->target, "TARGET", true},
+                  {"--shape", &options->shape, "For example b=1,sq=4096,skv=4096"},
+                  alignment_option(options->alignment),
+                  rotation_option(options->rotation, Sizing::known),
+                  {"--rotation-table", &options->rotation_table,
+                   "Only the predicted times of every rotation over many lengths, as a table"},
+                  {"--picture", &options->picture, "SVG file of the tile classes of head 0"},
+                  schedule_option(options->schedule)},
+      .action = [options] { return explain(*options); },
+  };
 }
 
 }  // namespace attnfuse::cli

@@ -8,21 +8,18 @@
 
 int main(int argc, char** argv) {
   using namespace attnfuse;
-  CLI::App app{"Compiles attention written in building blocks to fused kernels and checks them.", "attnfuse"};
-  app.require_subcommand(1);
-  app.set_version_flag("--version", "attnfuse 0.1.0");
-  app.footer(
+  const cli::Command tool{
+      .name = "attnfuse",
+      .about = "Compiles attention written in building blocks to fused kernels and checks them.",
+      .commands = {cli::blocks_command(), cli::targets_command(), cli::show_command(), cli::emit_command(),
+                   cli::run_command(), cli::explain_command(), cli::conform_command(), cli::bench_command(),
+                   cli::demo_command()},
+  };
+  const cli::Action action = cli::read_command_line(
+      tool, "attnfuse 0.1.0",
       "SPEC is a file, - for standard input, or an example's name (see: attnfuse blocks).\n"
-      "TARGET is a backend or one of its architectures (see: attnfuse targets).");
-  cli::Action action;
-  for (const auto add : {cli::add_blocks, cli::add_targets, cli::add_show, cli::add_emit, cli::add_run,
-                         cli::add_explain, cli::add_conform, cli::add_bench, cli::add_demo})
-    add(app, action);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? cli::kDone : cli::kUsage;
-  }
+      "TARGET is a backend or one of its architectures (see: attnfuse targets).",
+      argc, argv);
   try {
     return action();
   } catch (const InternalError& error) {

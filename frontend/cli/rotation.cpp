@@ -15,18 +15,16 @@ std::string label(const RotationCost& cost) {
 
 }  // namespace
 
-void add_rotation(CLI::App& command, Rotation& rotation, Sizing sizing) {
-  std::map<std::string, Rotation> names;
+Option rotation_option(Rotation& rotation, Sizing sizing) {
+  std::vector<std::pair<std::string, Rotation>> names;
   std::string about = "Transforms ahead of attention";
   for (const RotationInfo& row : rotations()) {
     if (row.rotation == Rotation::automatic && sizing == Sizing::unknown) continue;
-    names.emplace(row.name, row.rotation);
+    names.emplace_back(row.name, row.rotation);
     about += fmt::format("; {}: {}", row.name, row.about);
   }
   rotation = sizing == Sizing::known ? Rotation::automatic : Rotation::fuse;
-  command.add_option("--rotation", rotation, about)
-      ->transform(CLI::CheckedTransformer(names))
-      ->default_str(std::string(name(rotation)));
+  return {"--rotation", choice(rotation, names), about};
 }
 
 std::string rotation_text(std::span<const RotationCost> costs) {

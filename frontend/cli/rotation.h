@@ -1,15 +1,14 @@
 // --rotation: which of queries and keys are transformed ahead of attention.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
+#include "frontend/cli/options.h"
 #include "passes/rotation.h"
 
 namespace attnfuse::cli {
 
 // Where the sizes of a call are not known, nothing can be chosen by them.
 enum class Sizing : bool { unknown, known };
-void add_rotation(CLI::App& command, Rotation& rotation, Sizing sizing);
+Option rotation_option(Rotation& rotation, Sizing sizing);
 
 // The costs as lines of text, the choice last.
 std::string rotation_text(std::span<const RotationCost> costs);

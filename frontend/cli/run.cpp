@@ -106,21 +106,24 @@ int run(Options options) {
 
 }  // namespace
 
-void add_run(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("run", "Executes a program on your tensors or on random ones");
+Command run_command() {
   auto options = std::make_shared<Options>();
-  command->add_option("spec", options->spec, "SPEC")->required();
-  command->add_option("--target", options->target, "TARGET; the best device present when left out");
-  command->add_option("--shape", options->shape,
-                      "Random inputs of this shape, for example b=2,sq=1024,skv=1024");
-  command->add_option("--seed", options->seed, "Seed of the random inputs")->capture_default_str();
-  command->add_option("--inputs", options->inputs,
-                      "Safetensors file with q, k, v and captured tensors by name");
-  command->add_option("--outputs", options->outputs, "Safetensors file to write o and lse to");
-  add_rotation(*command, options->rotation, Sizing::known);
-  command->add_flag("--check", options->check, "Compare with the double-precision reference");
-  add_schedule_option(*command, options->schedule);
-  command->callback([&action, options] { action = [options] { return run(*options); }; });
+  return {
+      .name = "run",
+      .about = "Executes a program on your tensors or on random ones",
+      .options = {{"spec", &options->spec, "SPEC", true},
+                  {"--target", &options->target, "TARGET; the best device present when left out"},
+                  {"--shape", &options->shape,
+                   "Random inputs of this shape, for example b=2,sq=1024,skv=1024"},
+                  {"--seed", &options->seed, "Seed of the random inputs"},
+                  {"--inputs", &options->inputs,
+                   "Safetensors file with q, k, v and captured tensors by name"},
+                  {"--outputs", &options->outputs, "Safetensors file to write o and lse to"},
+                  rotation_option(options->rotation, Sizing::known),
+                  {"--check", &options->check, "Compare with the double-precision reference"},
+                  schedule_option(options->schedule)},
+      .action = [options] { return run(*options); },
+  };
 }
 
 }  // namespace attnfuse::cli

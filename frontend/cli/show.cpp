@@ -72,16 +72,19 @@ int show(const Options& options) {
 
 }  // namespace
 
-void add_show(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("show", "The graph of a program, or what a stage makes of it");
+Command show_command() {
   auto options = std::make_shared<Options>();
-  command->add_option("spec", options->spec, "SPEC")->required();
-  command->add_option("--after", options->after, "The text after this pass");
-  command->add_option("--target", options->target, "TARGET of the stages that depend on one");
-  command->add_flag("--dot", options->dot, "Graphviz text");
-  command->add_flag("--latex", options->latex, "The transforms, score, mask and value as LaTeX");
-  command->add_flag("--time-passes", options->time_passes, "Time of each stage");
-  command->callback([&action, options] { action = [options] { return show(*options); }; });
+  return {
+      .name = "show",
+      .about = "The graph of a program, or what a stage makes of it",
+      .options = {{"spec", &options->spec, "SPEC", true},
+                  {"--after", &options->after, "The text after this pass"},
+                  {"--target", &options->target, "TARGET of the stages that depend on one"},
+                  {"--dot", &options->dot, "Graphviz text"},
+                  {"--latex", &options->latex, "The transforms, score, mask and value as LaTeX"},
+                  {"--time-passes", &options->time_passes, "Time of each stage"}},
+      .action = [options] { return show(*options); },
+  };
 }
 
 }  // namespace attnfuse::cli

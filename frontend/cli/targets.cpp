@@ -40,15 +40,17 @@ std::string devices() {
 
 }  // namespace
 
-void add_targets(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand("targets", "What programs can be compiled for, and the devices present");
+Command targets_command() {
   auto markdown = std::make_shared<bool>(false);
-  command->add_flag("--markdown", *markdown, "The table of targets as Markdown");
-  command->callback([&action, markdown] {
-    action = [markdown] {
-      return print_text(*markdown ? table(true) : table(false) + "\n" + devices()) ? kDone : kFailed;
-    };
-  });
+  return {
+      .name = "targets",
+      .about = "What programs can be compiled for, and the devices present",
+      .options = {{"--markdown", markdown.get(), "The table of targets as Markdown"}},
+      .action =
+          [markdown] {
+            return print_text(*markdown ? table(true) : table(false) + "\n" + devices()) ? kDone : kFailed;
+          },
+  };
 }
 
 }  // namespace attnfuse::cli
