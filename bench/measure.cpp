@@ -12,7 +12,7 @@ using conformance::Inputs;
 
 // A short random sequence, repeated: enough variety for timing, quick to make.
 void fill(HostTensor& tensor, conformance::Random& random) {
-  const std::size_t size = std::size_t(size_in_bytes(tensor.layout.dtype));
+  const auto size = std::size_t(size_in_bytes(tensor.layout.dtype));
   std::vector<std::byte> pattern(4093 * size);
   const bool is_float = value_type(tensor.layout.dtype) == ValueType::f32;
   for (std::size_t n = 0; n < pattern.size(); n += size)
@@ -52,7 +52,7 @@ Result<Measurement> measure(conformance::Executor& executor, const Graph& graph,
     if (!milliseconds) return milliseconds.errors();
     if (n >= kWarmUp) times.push_back(*milliseconds);
   }
-  std::sort(times.begin(), times.end());
+  std::ranges::sort(times);
   return Measurement{times[times.size() / 2],
                      times.front(),
                      times.back(),

@@ -38,7 +38,7 @@ Status fill(Device& device, Buffer& buffer, DType dtype, std::uint64_t seed) {
 
 std::int64_t allocation(const RotationSweep& sweep, bool keys) {
   const std::int64_t prefill = std::max(sweep.tokens, sweep.last), decode = sweep.decode_batch * sweep.last;
-  const int least = *std::min_element(sweep.groups.begin(), sweep.groups.end());
+  const int least = *std::ranges::min_element(sweep.groups);
   return keys ? std::max(prefill, decode) * (sweep.heads / least) * sweep.head_dim
               : std::max(prefill, sweep.decode_batch) * sweep.heads * sweep.head_dim;
 }
@@ -219,7 +219,7 @@ Result<RotationReport> bench_rotation(const Machine& machine, const RotationSwee
                                       const std::function<void(const std::string&)>& progress) {
   const auto begin = Clock::now();
   const std::vector<DType>& operands = machine.target.units.front().operands;
-  const bool has_bf16 = std::find(operands.begin(), operands.end(), DType::bf16) != operands.end();
+  const bool has_bf16 = std::ranges::find(operands, DType::bf16) != operands.end();
   const DType dtype = has_bf16 ? DType::bf16 : DType::f16;
   RotationReport report{machine.device->name(), machine.target.name, std::string(name(dtype)), sweep, {}};
   Sweeper sweeper(machine, sweep, dtype);

@@ -19,8 +19,7 @@ std::vector<const RotationPoint*> of_kind(const RotationReport& report, bool dec
   std::vector<const RotationPoint*> points;
   for (const RotationPoint& point : report.points)
     if (point.decode == decode && point.group == group) points.push_back(&point);
-  std::sort(points.begin(), points.end(),
-            [](const auto* a, const auto* b) { return a->sizes.skv < b->sizes.skv; });
+  std::ranges::sort(points, [](const auto* a, const auto* b) { return a->sizes.skv < b->sizes.skv; });
   return points;
 }
 
@@ -41,8 +40,8 @@ Plot plot(const RotationReport& report, bool decode, int group) {
     for (const RotationPoint* point : points) {
       if (n >= point->times.size()) continue;
       const RotationTime& time = point->times[n];
-      predicted.points.push_back({double(point->sizes.skv), time.predicted_us});
-      if (time.measured_us) measured.points.push_back({double(point->sizes.skv), *time.measured_us});
+      predicted.points.emplace_back(double(point->sizes.skv), time.predicted_us);
+      if (time.measured_us) measured.points.emplace_back(double(point->sizes.skv), *time.measured_us);
     }
     plot.curves.push_back(std::move(measured));
     plot.curves.push_back(std::move(predicted));

@@ -64,8 +64,8 @@ std::string block_program(const BlockText& block, const Dims& dims) {
 // Fewer heads with the same group size; windows, chunks and blocks that a short sequence can notice.
 std::string reduced(std::string text) {
   std::smatch heads, kv_heads;
-  const std::regex heads_word("\\bheads\\s+(\\d+)"), kv_word("\\bkv_heads\\s+(\\d+)"),
-      length_word("\\b(window|chunk|scale_by_position)\\((\\d+)"), window_word("window\\((\\d+), \\d+"),
+  const std::regex heads_word(R"(\bheads\s+(\d+))"), kv_word(R"(\bkv_heads\s+(\d+))"),
+      length_word(R"(\b(window|chunk|scale_by_position)\((\d+))"), window_word(R"(window\((\d+), \d+)"),
       block_word("key_block = \\d+");
   if (std::regex_search(text, heads, heads_word)) {
     const int total = std::stoi(heads[1]);

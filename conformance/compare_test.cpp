@@ -65,7 +65,8 @@ TEST_CASE("a NaN that both have does not hide a wrong number elsewhere") {
 }
 
 TEST_CASE("a logarithm to the base two is caught") {
-  const std::vector<double> natural{3.1}, base_two{3.1 / std::log(2.0)}, off_by_ln2{3.1 + std::log(2.0)};
+  const std::vector<double> natural{3.1}, base_two{3.1 / std::numbers::ln2},
+      off_by_ln2{3.1 + std::numbers::ln2};
   const ErrorModel model = error_model(DType::f32, 3.1);
   CHECK_FALSE(compare("lse", {1}, base_two, natural, natural, model).equal);
   CHECK_FALSE(compare("lse", {1}, off_by_ln2, natural, natural, model).equal);

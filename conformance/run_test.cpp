@@ -104,7 +104,7 @@ TEST_CASE("a case of some families passes on the best device present") {
     if (!opened) continue;
     auto executor = std::move(opened).value();
     for (const Family& family : families()) {
-      if (std::find(std::begin(kTried), std::end(kTried), family.name) == std::end(kTried)) continue;
+      if (std::ranges::find(kTried, family.name) == std::end(kTried)) continue;
       const Case c = family.cases(CaseSet::quick).back();
       const Outcome outcome = run_case(executor, c);
       CHECK_MESSAGE(outcome.verdict == Verdict::passed, to_line(c) << "\n" << outcome.message);

@@ -178,43 +178,43 @@ class Attention {
   Captured param(std::string name, DType dtype, const std::vector<Dimension>& shape,
                  Gradient gradient = Gradient::unwanted, Where where = here());
 
-  Attention query(const BlockCall& block, Where where = here()) const {
+  Attention query(const BlockCall& block, const Where& where = here()) const {
     return with(Stage::query, block.call, where);
   }
-  Attention key(const BlockCall& block, Where where = here()) const {
+  Attention key(const BlockCall& block, const Where& where = here()) const {
     return with(Stage::key, block.call, where);
   }
-  Attention value(const BlockCall& block, Where where = here()) const {
+  Attention value(const BlockCall& block, const Where& where = here()) const {
     return with(Stage::value, block.call, where);
   }
-  Attention score(const BlockCall& block, Where where = here()) const {
+  Attention score(const BlockCall& block, const Where& where = here()) const {
     return with(Stage::score, block.call, where);
   }
-  Attention normalize(const BlockCall& block, Where where = here()) const {
+  Attention normalize(const BlockCall& block, const Where& where = here()) const {
     return with(Stage::normalize, block.call, where);
   }
-  Attention mask(const Term& predicate, Where where = here()) const {
+  Attention mask(const Term& predicate, const Where& where = here()) const {
     return with(Stage::mask, predicate.expression(), where);
   }
 
   template <std::invocable<Query> Function>
-  Attention query(Function function, Where where = here()) const {
+  Attention query(Function function, const Where& where = here()) const {
     return with(Stage::query, Term(function(Query())).expression(), where);
   }
   template <std::invocable<Key> Function>
-  Attention key(Function function, Where where = here()) const {
+  Attention key(Function function, const Where& where = here()) const {
     return with(Stage::key, Term(function(Key())).expression(), where);
   }
   template <std::invocable<Key> Function>
-  Attention value(Function function, Where where = here()) const {
+  Attention value(Function function, const Where& where = here()) const {
     return with(Stage::value, Term(function(Key())).expression(), where);
   }
   template <std::invocable<Score> Function>
-  Attention score(Function function, Where where = here()) const {
+  Attention score(Function function, const Where& where = here()) const {
     return with(Stage::score, Term(function(Score())).expression(), where);
   }
   template <std::invocable<Pair> Function>
-  Attention mask(Function function, Where where = here()) const {
+  Attention mask(Function function, const Where& where = here()) const {
     return with(Stage::mask, Term(function(Pair())).expression(), where);
   }
 

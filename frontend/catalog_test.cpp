@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <ranges>
 #include <set>
 
 #include "frontend/expand.h"
@@ -21,8 +22,8 @@ std::string sample(const Parameter& parameter) {
     case ParameterKind::integer:
       return std::to_string(std::max(2, int(std::max(parameter.least, 0.0)) * 2));
     case ParameterKind::choice:
-      for (auto choice = parameter.choices.rbegin(); choice != parameter.choices.rend(); ++choice)
-        if (std::ranges::none_of(choice->parameters, is_required)) return std::string(choice->name);
+      for (const auto& choice : std::ranges::reverse_view(parameter.choices))
+        if (std::ranges::none_of(choice.parameters, is_required)) return std::string(choice.name);
       return "";
     case ParameterKind::index:
       return "sq + 3";

@@ -462,7 +462,7 @@ std::string code_of(const std::string& text) {
 }
 
 std::set<std::string> large_mistakes() {
-  std::string lines = "attention t { heads 1 head_dim 8 ", params = lines, programs, deep = lines + "score x";
+  std::string lines = "attention t { heads 1 head_dim 8 ", params = lines, deep = lines + "score x";
   for (std::size_t k = 0; k <= kMaxLines; ++k) lines += "score x * 2\n";
   for (std::size_t k = 0; k <= kMaxParams; ++k) params += fmt::format("param p{} : f32\n", k);
   for (int k = 0; k < 200; ++k) deep += " + 1";

@@ -255,7 +255,7 @@ void by_place(Diagnostics& errors) {
 
 }  // namespace
 
-Result<std::vector<Spec>> parse_spec(std::string_view text, std::string file) {
+Result<std::vector<Spec>> parse_spec(std::string_view text, const std::string& file) {
   ParsedText parsed = parse_text(text, file);
   if (!parsed.errors.empty()) {
     by_place(parsed.errors);
@@ -267,7 +267,7 @@ Result<std::vector<Spec>> parse_spec(std::string_view text, std::string file) {
 }
 
 // Programs with mistakes in some lines are expanded without them, to find the mistakes in the others.
-Result<std::vector<Graph>> parse(std::string_view text, std::string file) {
+Result<std::vector<Graph>> parse(std::string_view text, const std::string& file) {
   ParsedText parsed = parse_text(text, file);
   std::vector<Graph> graphs;
   for (const Parsed& program : parsed.programs) {
@@ -283,7 +283,7 @@ Result<std::vector<Graph>> parse(std::string_view text, std::string file) {
   return std::move(parsed.errors);
 }
 
-Result<Graph> parse_one(std::string_view text, std::string file) {
+Result<Graph> parse_one(std::string_view text, const std::string& file) {
   auto graphs = parse(text, file);
   if (!graphs) return graphs.errors();
   if (graphs->size() == 1) return std::move(graphs).value().front();

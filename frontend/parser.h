@@ -13,11 +13,11 @@ namespace attnfuse {
 
 // Parses every `attention name { ... }` in the text. `file` names it in diagnostics. All mistakes are
 // collected; each points at line and column.
-Result<std::vector<Graph>> parse(std::string_view text, std::string file = "<text>");
+Result<std::vector<Graph>> parse(std::string_view text, const std::string& file = "<text>");
 // Exactly one program expected.
-Result<Graph> parse_one(std::string_view text, std::string file = "<text>");
+Result<Graph> parse_one(std::string_view text, const std::string& file = "<text>");
 
 // Syntax alone.
-Result<std::vector<Spec>> parse_spec(std::string_view text, std::string file = "<text>");
+Result<std::vector<Spec>> parse_spec(std::string_view text, const std::string& file = "<text>");
 
 }  // namespace attnfuse

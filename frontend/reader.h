@@ -21,7 +21,7 @@ class Reader {
  public:
   // x: the value so far, where there is one.
   Reader(Emitter& emitter, Diagnostics& errors, Stage stage, std::optional<Value> x)
-      : emitter_(emitter), errors_(errors), stage_(stage), x_(std::move(x)) {}
+      : emitter_(emitter), errors_(errors), stage_(stage), x_(x) {}
 
   // A whole line: one block, or an expression. `mask` is what normalize blocks combine with x.
   std::optional<Value> line(const Expression& expression, const Value& mask = 1);

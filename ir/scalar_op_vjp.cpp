@@ -16,7 +16,10 @@ NodeId where(Graph& graph, ScalarOp comparison, NodeId x, NodeId y, NodeId grad)
 
 }  // namespace
 
-Gradients zero(Graph& graph, Operands x, NodeId, NodeId) { return Gradients(x.size(), graph.constant(0)); }
+Gradients zero(Graph& graph, Operands x, NodeId, NodeId) {
+  Gradients zeros(x.size(), graph.constant(0));
+  return zeros;
+}
 
 Gradients add(Graph&, Operands, NodeId, NodeId grad) { return {grad, grad}; }
 

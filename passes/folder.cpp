@@ -56,7 +56,7 @@ bool is_commutative(ScalarOp op) {
       ScalarOp::ne,     ScalarOp::iadd,   ScalarOp::imul,        ScalarOp::imin,       ScalarOp::imax,
       ScalarOp::ieq,    ScalarOp::ine,    ScalarOp::logical_and, ScalarOp::logical_or, ScalarOp::bit_and,
       ScalarOp::bit_or, ScalarOp::bit_xor};
-  return std::find(std::begin(kCommutative), std::end(kCommutative), op) != std::end(kCommutative);
+  return std::ranges::find(kCommutative, op) != std::end(kCommutative);
 }
 
 ScalarOp exchanged(ScalarOp op) {

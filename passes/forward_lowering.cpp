@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "ir/algorithm.h"
 #include "passes/data_bounds.h"
@@ -10,7 +11,7 @@
 namespace attnfuse {
 namespace {
 
-constexpr double kLog2E = 1.4426950408889634;
+constexpr double kLog2E = std::numbers::log2e;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 }  // namespace

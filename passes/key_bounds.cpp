@@ -39,7 +39,7 @@ class Solver {
   bool reads_blocks(NodeId id) {
     const Graph& graph = folder_.graph();
     const std::vector<NodeId> nodes = cone(graph, {id});
-    return std::any_of(nodes.begin(), nodes.end(), [&](NodeId node) {
+    return std::ranges::any_of(nodes, [&](NodeId node) {
       return as<Gather>(graph.node(node)) != nullptr && !is_scalar(graph.node(node));
     });
   }

@@ -33,7 +33,7 @@ constexpr int kWarp = 32;  // threads that signal together
 
 // Stages of the channels.
 constexpr int kFilled = 0, kClean = 1;  // values are cleaned in masked programs
-enum QueryStage { kQueryFilled, kQueryWritten, kQueryFree };
+enum QueryStage : std::uint8_t { kQueryFilled, kQueryWritten, kQueryFree };
 
 class PipelinedLowering : public ForwardLowering {
  public:
@@ -71,7 +71,7 @@ class PipelinedLowering : public ForwardLowering {
   // Signals that a role's hand-over takes: one a warp, or one of a single thread.
   static int signals(int threads) { return (threads + kWarp - 1) / kWarp; }
 
-  enum class Job { loader, keys, values, scheduler, storer, transform };
+  enum class Job : std::uint8_t { loader, keys, values, scheduler, storer, transform };
   struct Place {
     Job job;
     int first_thread, threads;
@@ -472,7 +472,8 @@ class PipelinedLowering : public ForwardLowering {
     if (!program_.schedule.trims || !passes_tiles() || !score_is_identity_ || preset_.valid() ||
         !per_tile_.empty())
       return first_tile(body);
-    const NodeId half_end = op(ScalarOp::iadd, {first_key_of("k_tile"), i32(program_.schedule.block_k / 2)});
+    const int half_tile = program_.schedule.block_k / 2;
+    const NodeId half_end = op(ScalarOp::iadd, {first_key_of("k_tile"), i32(half_tile)});
     add(body, Let{"next_tile", lower_by("k_tile", 1)});
     const NodeId next_is_full =
         op(ScalarOp::logical_or, {op(ScalarOp::ilt, {scalar("next_tile"), scalar("tile_begin")}),

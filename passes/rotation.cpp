@@ -78,7 +78,8 @@ class Model {
     skv_ = double(sizes.skv);
     bytes_ = size_in_bytes(info_.dtype);
     tiles_ = visited_tiles(graph, schedule, sizes);
-    const double blocks = batch_ * info_.heads * double((sizes.sq + schedule.block_q - 1) / schedule.block_q);
+    const std::int64_t query_tiles = (sizes.sq + schedule.block_q - 1) / schedule.block_q;
+    const double blocks = batch_ * info_.heads * double(query_tiles);
     busy_ = std::clamp(blocks / rates_.cores, 1.0 / rates_.cores, 1.0);
     query_ = elements(TensorRole::query, sq_);
     key_ = elements(TensorRole::key, skv_);

@@ -174,7 +174,7 @@ std::vector<int> length_classes(const ProgramInfo& info, const Target& target) {
   const int head = std::max(info.head_dim, info.v_head_dim);
   for (const PipelineRow& row : target.pipelines)
     if (row.longest != PipelineRow::kAnyLength && head >= row.min_head_dim && head <= row.max_head_dim &&
-        std::find(result.begin(), result.end(), row.longest) == result.end())
+        std::ranges::find(result, row.longest) == result.end())
       result.push_back(row.longest);
   std::sort(result.begin() + 1, result.end());
   return result;

@@ -106,13 +106,13 @@ TEST_CASE("writers and readers of one directory never see half an entry") {
   Fixture f;
   int wrong[4] = {};
   std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&, t] {
+  for (int& mine : wrong)
+    threads.emplace_back([&f, &mine] {
       for (int round = 0; round < 50; ++round) {
         KernelCache cache(f.path);
         const auto found = cache.find("key");
-        if (found && !same(*found, kernel(20'000))) ++wrong[t];
-        if (!cache.store("key", kernel(20'000)).empty()) ++wrong[t];
+        if (found && !same(*found, kernel(20'000))) ++mine;
+        if (!cache.store("key", kernel(20'000)).empty()) ++mine;
       }
     });
   for (std::thread& thread : threads) thread.join();

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "runtime/reference.h"
@@ -262,7 +263,7 @@ TEST_CASE("tensors that do not fit are refused by name, and nothing is launched"
   const auto refused = [&](const char* name, const std::function<void(BoundTensor&)>& change) {
     auto tensors = executable->bind(Fixture::tensors()).value();
     const auto& names = executable->tensor_names();
-    change(tensors[std::size_t(std::find(names.begin(), names.end(), name) - names.begin())]);
+    change(tensors[std::size_t(std::ranges::find(names, name) - names.begin())]);
     const auto status = executable->launch(tensors);
     CHECK(executable->supports(tensors).ok() == status.ok());
     return status.ok() ? "" : render(status.errors());

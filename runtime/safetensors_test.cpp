@@ -1,6 +1,7 @@
 #include "runtime/safetensors.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <filesystem>
 #include <sstream>
@@ -37,14 +38,13 @@ std::string problem(const std::string& json, std::size_t data_bytes) {
 
 std::string entry(const std::string& name, const std::string& dtype, const std::string& shape,
                   const std::string& offsets) {
-  return "\"" + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":" + shape + ",\"data_offsets\":" + offsets +
-         "}";
+  return fmt::format(R"("{}":{{"dtype":"{}","shape":{},"data_offsets":{}}})", name, dtype, shape, offsets);
 }
 
 }  // namespace
 
 TEST_CASE("a file is read as the format's description says") {
-  const std::string json = "{\"__metadata__\":{\"made\":\"by hand\"}," + entry("a", "F32", "[2]", "[0,8]") +
+  const std::string json = R"({"__metadata__":{"made":"by hand"},)" + entry("a", "F32", "[2]", "[0,8]") +
                            "," + entry("b", "BF16", "[1,2]", "[8,12]") + "}  ";
   std::string bytes = length_of(json.size()) + json;
   bytes += std::string("\0\0\x80\x3f\0\0\0\xc0", 8);  // 1, -2
@@ -157,7 +157,7 @@ TEST_CASE("headers that are no table of tensors are refused") {
                            "{\"a\":3}",
                            "{\"a\":[]}",
                            "{\"a\":{}}",
-                           "{\"a\":{\"dtype\":3}}",
+                           R"({"a":{"dtype":3}})",
                            R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,8]}})",
                            R"({"a":{"dtype":"F32","shape":[1.5],"data_offsets":[0,8]}})",
                            R"({"a":{"dtype":"F32","shape":[[2]],"data_offsets":[0,8]}})",

@@ -1,6 +1,7 @@
 // A program split into pre-passes and the rest means what it meant, by the reference.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "ir/analysis.h"
@@ -40,7 +41,7 @@ HostTensor transformed(const Graph& graph, TensorRole role, const HostTensors& i
       for (std::int64_t s = 0; s < shape[2]; ++s)
         for (std::int64_t d = 0; d < shape[3]; ++d) {
           const std::int64_t place[] = {b, h, h, s, s, d};
-          std::copy(std::begin(place), std::end(place), context.index);
+          std::ranges::copy(place, context.index);
           context.leaf = [&](NodeId id) {
             const auto* partner = as<Partner>(graph.node(id));
             const std::int64_t at[] = {b, h, s, partner ? partner_of(*partner, d) : d};

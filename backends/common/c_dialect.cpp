@@ -58,7 +58,7 @@ void CDialect::constant_table(SourceWriter& out, const std::string& name,
 }
 
 std::string CDialect::load_global(const std::string& tensor, DType dtype, const std::string& offset) const {
-  const std::string element =
+  std::string element =
       fmt::format("reinterpret_cast<const {}*>(args.{}_ptr)[{}]", type(dtype), tensor, offset);
   switch (dtype) {
     case DType::f16:
@@ -153,7 +153,7 @@ void CDialect::read_chunk(TileWriter& writer, const Channel& channel, int chunk,
     out.line("const int d = d0 + e1;");
     const Surroundings here{[](const std::string& name) { return name; },
                             [](Axis axis) { return std::string(name(axis)); },
-                            [&](NodeId id) { return inputs.count(id) != 0 ? inputs.at(id) : "x[e1]"; }};
+                            [&](NodeId id) { return inputs.contains(id) ? inputs.at(id) : "x[e1]"; }};
     const std::string value = writer.expression(channel.transform, here);
     out.line(fmt::format("y[e1] = {};", value));
     out.close();
@@ -177,8 +177,6 @@ void CDialect::put(TileWriter& writer, const Put& put) const {
   const std::string position = source.role == TensorRole::query ? "i" : "j";
   const std::string element = std::string(name(to.type));
   const std::string limit = writer.scalar(put.row_limit), first = writer.scalar(put.first_row);
-  const std::string at =
-      fmt::format("{}_base + af_i64({}) * args.{}_stride_s", source.name, position, source.name);
   const std::string to_pointer =
       fmt::format("{} + {}", writer.array_of(to), TileWriter::shared_index(to, "row", "d0"));
   const bool transposed = std::get<SharedLayout>(to.layout).column_major;

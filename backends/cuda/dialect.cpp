@@ -45,8 +45,7 @@ void CudaDialect::begin(TileWriter& writer) const {
 // A workgroup without key tiles never takes the copy of its queries: no copy outlives its kernel.
 void CudaDialect::end(TileWriter& writer) const {
   const auto& channels = writer.program().channels;
-  if (std::any_of(channels.begin(), channels.end(),
-                  [](const Channel& channel) { return channel.kind == CopyKind::async; }))
+  if (std::ranges::any_of(channels, [](const Channel& channel) { return channel.kind == CopyKind::async; }))
     writer.out().line("af_copy_wait();");
   writer.out().close();
 }

@@ -118,7 +118,7 @@ void collect_direct(const TileProgram& program, const Body& statements, std::set
 }
 
 bool takes_turns(const Body& statements) {
-  return std::any_of(statements.begin(), statements.end(), [](const Statement& statement) {
+  return std::ranges::any_of(statements, [](const Statement& statement) {
     return std::visit(
         overloaded{[](const Turn&) { return true; }, [](const If& s) { return takes_turns(s.body); },
                    [](const While& s) { return takes_turns(s.body); },
@@ -445,8 +445,7 @@ void HopperDialect::bulk_store(TileWriter& writer, const BulkStore& store) const
   SourceWriter& out = writer.out();
   const TileProgram& program = writer.program();
   const TileId slot = program.channel(store.channel).tile;
-  const Tile& tile = *std::find_if(program.tiles.begin(), program.tiles.end(),
-                                   [&](const Tile& t) { return t.memory_of == slot; });
+  const Tile& tile = *std::ranges::find_if(program.tiles, [&](const Tile& t) { return t.memory_of == slot; });
   std::string first = writer.scalar(store.first_row), head = "h", batch = "b";
   std::string condition = writer.threads() > 1 ? "lane == 0" : "";
   if (store.unless_doubted.valid()) {

@@ -49,7 +49,7 @@ bool takes_absolute_errors(const Graph& graph) {
   };
   for (std::uint32_t v = 0; v < graph.size(); ++v) {
     const std::vector<NodeId> operands = graph.operands({v});
-    if (std::none_of(operands.begin(), operands.end(), is_tanh)) continue;
+    if (std::ranges::none_of(operands, is_tanh)) continue;
     const auto* apply = as<Apply>(graph.node({v}));
     if (apply == nullptr || apply->op != ScalarOp::mul) return false;
     const auto* factor = as<Constant>(graph.node(operands[is_tanh(operands[0]) ? 1 : 0]));

@@ -155,8 +155,7 @@ std::string product(const Shape& shape, std::string_view type) {
                                  : fmt::format("%{}", a);
   const std::string a_arguments =
       shape.from_registers ? "af_u32 a0, af_u32 a1, af_u32 a2, af_u32 a3" : "af_u64 a";
-  const std::string a_operands =
-      shape.from_registers ? "\"r\"(a0), \"r\"(a1), \"r\"(a2), \"r\"(a3)" : "\"l\"(a)";
+  const std::string a_operands = shape.from_registers ? R"("r"(a0), "r"(a1), "r"(a2), "r"(a3))" : R"("l"(a))";
   const int b = a + inputs;
   return fmt::format(
       "AF_FN void af_wgmma_{0}_{1}(float (&d)[{2}], {3}, af_u64 b, int accumulate) {{\n"

@@ -66,14 +66,13 @@ class Emulator : public Device {
 
   Result<std::shared_ptr<Module>> load(const Binary& binary) override {
     const std::vector<Target>& all = description_.targets;
-    const auto target =
-        std::find_if(all.begin(), all.end(), [&](const Target& t) { return t.name == binary.target; });
+    const auto target = std::ranges::find_if(all, [&](const Target& t) { return t.name == binary.target; });
     if (target == all.end() || binary.format != "host-so")
       return failure("device.failed",
                      fmt::format("{} does not run {} code for {}", name(), binary.format, binary.target));
     auto module = LoadedModule::load(binary, name(), *target);
     if (!module) return module.errors();
-    return std::shared_ptr<Module>(std::move(*module));
+    return std::shared_ptr<Module>(*module);
   }
 
   Status launch(const Module& module, const Launch& launch, std::span<const std::byte> params) override {
@@ -83,7 +82,7 @@ class Emulator : public Device {
                                                   loaded.target().max_threads));
     std::vector<ParameterLine> block(params.size() / sizeof(ParameterLine) + 1);
     if (!params.empty()) std::memcpy(block.data(), params.data(), params.size());
-    std::copy(std::begin(launch.grid), std::end(launch.grid), loaded.kernel().state->grid);
+    std::ranges::copy(launch.grid, loaded.kernel().state->grid);
     Workgroup group(loaded.kernel(), launch.threads, block.data(), options_);
     try {
       const std::unique_ptr<Machine> machine = description_.machine(group, loaded.target(), launch);

@@ -1,6 +1,8 @@
 // A kernel's shared object, loaded from memory.
 #pragma once
 
+#include <utility>
+
 #include "backends/emulator/lane.h"
 #include "runtime/device.h"
 
@@ -11,7 +13,7 @@ class LoadedModule : public Module {
   // Diagnostic "device.failed" of the device `name`.
   static Result<std::shared_ptr<LoadedModule>> load(const Binary& binary, const std::string& name,
                                                     const Target& target);
-  explicit LoadedModule(const Target& target) : target_(target) {}
+  explicit LoadedModule(Target target) : target_(std::move(target)) {}
   LoadedModule(const LoadedModule&) = delete;
   LoadedModule& operator=(const LoadedModule&) = delete;
   ~LoadedModule() override;

@@ -35,7 +35,7 @@ Workgroup::Workgroup(const HostKernel& kernel, int threads, const void* params, 
       stacks_(lanes_.size()) {}
 
 Status Workgroup::run(Machine& machine, const std::uint32_t (&where)[3], std::uint64_t number) {
-  std::copy(std::begin(where), std::end(where), kernel_.state->workgroup);
+  std::ranges::copy(where, kernel_.state->workgroup);
   kernel_.state->threads = unsigned(threads());
   kernel_.state->call = &Workgroup::on_call;
   number_ = number;

@@ -235,10 +235,10 @@ void HipDialect::mma(TileWriter& writer, const Mma& mma) const {
   }
   out.close();
   writer.open_registers(columns, "n");
-  const std::string m_row = plus(times("n", unit.m), digit_sum(unit.a.lanes, TileAxis::row, "lane"));
-  const std::string m_col = operand_column(unit, unit.a);
-  const std::string at = mma.b_rows_contract ? TileWriter::shared_index(b, m_col, m_row)
-                                             : TileWriter::shared_index(b, m_row, m_col);
+  const std::string at_m = plus(times("n", unit.m), digit_sum(unit.a.lanes, TileAxis::row, "lane"));
+  const std::string at_k = operand_column(unit, unit.a);
+  const std::string at =
+      mma.b_rows_contract ? TileWriter::shared_index(b, at_k, at_m) : TileWriter::shared_index(b, at_m, at_k);
   out.line(fmt::format("const af_operand rows = af_load_operand({} + {});", b.name, at));
   writer.open_registers(blocks, "m");
   out.line(fmt::format("af_mma_{}({} + {} * (n + {}), rows, q[m]);", name(b.type), acc.name, results,

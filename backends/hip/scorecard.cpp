@@ -33,7 +33,7 @@ struct Instruction {
 };
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
-bool starts(const std::string& text, std::string_view part) { return text.rfind(part, 0) == 0; }
+bool starts(const std::string& text, std::string_view part) { return text.starts_with(part); }
 
 bool is_matrix(const Instruction& i) { return has(i.name, "mfma") || has(i.name, "wmma"); }
 bool is_global(const Instruction& i) {
@@ -130,8 +130,8 @@ std::span<const Instruction> matrix_loop(std::span<const Instruction> all) {
   std::ptrdiff_t best_count = 0;
   for (std::size_t n = 0; n < all.size(); ++n) {
     if (!is_branch(all[n]) || branch_target(all[n]) > all[n].address) continue;
-    const auto begin = std::find_if(all.begin(), all.end(),
-                                    [&](const Instruction& i) { return i.address == branch_target(all[n]); });
+    const auto begin =
+        std::ranges::find_if(all, [&](const Instruction& i) { return i.address == branch_target(all[n]); });
     const auto first = std::size_t(begin - all.begin());
     const std::span<const Instruction> loop = all.subspan(first, n + 1 - first);
     const std::ptrdiff_t count = std::count_if(loop.begin(), loop.end(), is_matrix);
@@ -168,8 +168,7 @@ double Scorecard::overlap_bound() const { return 1 / std::max({1.0, vector_ratio
 double Scorecard::serial_bound() const { return 1 / (1 + vector_ratio()); }
 
 Result<Scorecard> score(const Binary& code, const Target& target, int threads) {
-  const auto unit = std::find_if(std::begin(kUnits), std::end(kUnits),
-                                 [&](const Unit& u) { return u.arch == target.arch; });
+  const auto* const unit = std::ranges::find_if(kUnits, [&](const Unit& u) { return u.arch == target.arch; });
   ATTNFUSE_CHECK(unit != std::end(kUnits), "no cost figures for " + target.arch);
   Result<TemporaryDirectory> directory = TemporaryDirectory::create();
   if (!directory) return directory.errors();
@@ -191,7 +190,7 @@ Result<Scorecard> score(const Binary& code, const Target& target, int threads) {
   card.scratch_bytes = note(*notes, "private_segment_fixed_size");
   card.shared_bytes = note(*notes, "group_segment_fixed_size");
   const int registers = (card.vector_registers + unit->granule - 1) / unit->granule * unit->granule;
-  const double waves = threads / target.warp_size;
+  const int waves = threads / target.warp_size;
   const int by_registers = std::min(unit->registers / std::max(registers, 1), unit->max_waves);
   const double by_shared =
       std::floor(double(target.shared_bytes) / std::max(card.shared_bytes, 1)) * waves / unit->simds;
@@ -201,7 +200,7 @@ Result<Scorecard> score(const Binary& code, const Target& target, int threads) {
   const std::span<const Instruction> loop = matrix_loop(all);
   card.has_matrix_loop = !loop.empty();
   if (loop.empty()) return card;
-  card.matrix_instruction = std::find_if(loop.begin(), loop.end(), is_matrix)->name;
+  card.matrix_instruction = std::ranges::find_if(loop, is_matrix)->name;
   card.loop = count(loop);
   card.matrix_cycles = card.loop.matrix * unit->matrix_cycles;
   card.vector_cycles = (card.loop.vector + card.loop.accumulator_moves) * unit->vector_cycles +

@@ -117,7 +117,7 @@ void GlslDialect::transform_chunk(TileWriter& writer, const Channel& channel, in
   out.line("const int d = d0 + e1;");
   const Surroundings here{[](const std::string& scalar) { return scalar; },
                           [](Axis axis) { return std::string(name(axis)); },
-                          [&](NodeId id) { return inputs.count(id) != 0 ? inputs.at(id) : "x[e1]"; }};
+                          [&](NodeId id) { return inputs.contains(id) ? inputs.at(id) : "x[e1]"; }};
   const std::string value = writer.expression(channel.transform, here);
   out.line(fmt::format("y[e1] = {};", value));
   out.close();

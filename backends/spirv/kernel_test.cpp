@@ -39,15 +39,14 @@ Graph scaled(const ProgramInfo& info, bool causal) {
 Graph rich(const ProgramInfo& info) {
   Program program(info);
   Graph& g = program.graph;
+  const int half = info.head_dim / 2;
   const auto rotate = [&](NodeId x, Axis position) {
     const NodeId pair = g.apply(
-        ScalarOp::to_f32,
-        {program.op(ScalarOp::imod, g.index(Axis::d), g.constant(info.head_dim / 2, ValueType::i32))});
+        ScalarOp::to_f32, {program.op(ScalarOp::imod, g.index(Axis::d), g.constant(half, ValueType::i32))});
     const NodeId frequency = g.apply(ScalarOp::exp2, {program.op(ScalarOp::mul, pair, g.constant(-0.25))});
     const NodeId angle = program.op(ScalarOp::mul, g.apply(ScalarOp::to_f32, {g.index(position)}), frequency);
     const NodeId partner = g.add(Partner{RotaryPairs::half, info.head_dim}, {x});
-    const NodeId low =
-        program.op(ScalarOp::ilt, g.index(Axis::d), g.constant(info.head_dim / 2, ValueType::i32));
+    const NodeId low = program.op(ScalarOp::ilt, g.index(Axis::d), g.constant(half, ValueType::i32));
     const NodeId signed_partner =
         g.apply(ScalarOp::select, {low, g.apply(ScalarOp::neg, {partner}), partner});
     return program.op(ScalarOp::add, program.op(ScalarOp::mul, x, g.apply(ScalarOp::cos, {angle})),
@@ -109,8 +108,7 @@ Outputs execute(Device& device, const Target& target, const Graph& graph, const 
     placed[name] = {tensor.layout, buffers.back()->address()};
   };
   for (const auto& [name, tensor] : tensors) place(name, tensor);
-  for (auto* output : {&outputs.o, &outputs.lse})
-    std::fill(output->bytes.begin(), output->bytes.end(), std::byte(0xff));  // NaN
+  for (auto* output : {&outputs.o, &outputs.lse}) std::ranges::fill(output->bytes, std::byte(0xff));  // NaN
   place("o", outputs.o);
   place("lse", outputs.lse);
   const Status launched =

@@ -84,7 +84,7 @@ bool runs(const vulkan::DeviceFacts& facts, const Target& target) {
   if (unit == nullptr) return true;
   const vulkan::MatrixShape shape{DType::f16, unit->m, unit->n, unit->k};
   return facts.has_subgroup_size(target.warp_size) &&
-         std::find(facts.matrices.begin(), facts.matrices.end(), shape) != facts.matrices.end();
+         std::ranges::find(facts.matrices, shape) != facts.matrices.end();
 }
 
 }  // namespace

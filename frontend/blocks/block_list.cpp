@@ -44,7 +44,7 @@ constinit const Block kBlockList{
     .parameters = kParameters,
     .about = "Blocks of keys that each block of queries selected, by number.",
     .math = "any n: list[b, h, i // query_block, n] == j // key_block",
-    .latex = "\\exists n: L_{b, h, \\lfloor i / m \\rfloor, n} = \\lfloor j / k \\rfloor",
+    .latex = R"(\exists n: L_{b, h, \lfloor i / m \rfloor, n} = \lfloor j / k \rfloor)",
     .source = "MoBA (2025), NSA (2025), VSA (2025)",
     .expand = expand,
 };

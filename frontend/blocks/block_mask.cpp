@@ -36,7 +36,7 @@ constinit const Block kBlockMask{
     .parameters = kParameters,
     .about = "Blocks of keys that each block of queries sees, by a table of truth values.",
     .math = "table[b, h, i // query_block, j // key_block]",
-    .latex = "T_{b, h, \\lfloor i / m \\rfloor, \\lfloor j / n \\rfloor}",
+    .latex = R"(T_{b, h, \lfloor i / m \rfloor, \lfloor j / n \rfloor})",
     .source = "block-sparse attention; sliding tile attention (2025)",
     .expand = expand,
 };

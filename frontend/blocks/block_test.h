@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -61,7 +62,7 @@ class StageValues {
   double value(NodeId root, const At& at) {
     EvaluateContext context;
     const std::int64_t indices[] = {at.b, at.h, at.g, at.i, at.j, at.d};
-    std::copy(std::begin(indices), std::end(indices), context.index);
+    std::ranges::copy(indices, context.index);
     context.sizes[std::size_t(Size::batch)] = at.batch;
     context.sizes[std::size_t(Size::sq)] = at.sq;
     context.sizes[std::size_t(Size::skv)] = at.skv;
@@ -76,7 +77,7 @@ class StageValues {
           sum += value(graph_.operand(id, 0), other);
         return sum;
       }
-      const Partner* partner = as<Partner>(node);
+      const auto* partner = as<Partner>(node);
       REQUIRE(partner);
       other.d = mate(*partner, at.d);
       return value(graph_.operand(id, 0), other);

@@ -32,7 +32,7 @@ constinit const Block kChunk{
     .parameters = kParameters,
     .about = "Keys in the same chunk of positions as the query.",
     .math = "p // size == j // size, p = i + skv - sq (bottom_right) or i (top_left)",
-    .latex = "\\lfloor p / n \\rfloor = \\lfloor j / n \\rfloor",
+    .latex = R"(\lfloor p / n \rfloor = \lfloor j / n \rfloor)",
     .source = "Llama-4 (chunks of 8192, causal)",
     .expand = expand,
 };

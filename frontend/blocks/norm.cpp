@@ -115,7 +115,7 @@ constinit const Block kNorm{
     .about = "Rows of one head brought to one size.",
     .math =
         "x / sqrt(mean x^2 + eps) * weight, (x - mean) / sqrt(var + eps) * weight, x / sqrt(sum x^2 + eps)",
-    .latex = "\\frac{x}{\\sqrt{\\tfrac{1}{D} \\sum_d x_d^2 + \\epsilon}} \\, w_d",
+    .latex = R"(\frac{x}{\sqrt{\tfrac{1}{D} \sum_d x_d^2 + \epsilon}} \, w_d)",
     .source = "Zhang and Sennrich, RMSNorm (2019); Dehghani et al., ViT-22B (2023); Qwen3, Gemma-3",
     .expand = expand,
 };

@@ -47,7 +47,7 @@ constinit const Block kPacked{
     .parameters = kParameters,
     .about = "Keys of the query's own sequence, where sequences lie one after the other.",
     .math = "s(p) == s(j), s(t) = the last n with offsets[n] <= t, p = i + skv - sq",
-    .latex = "s(p) = s(j), \\quad s(t) = \\max \\{ n : c_n \\le t \\}",
+    .latex = R"(s(p) = s(j), \quad s(t) = \max \{ n : c_n \le t \})",
     .source = "cu_seqlens of FlashAttention",
     .expand = expand,
 };

@@ -113,7 +113,7 @@ constinit const Block kRetention{
     .parameters = {},
     .about = "Scores divided by the size of their sum, where it exceeds one.",
     .math = "x / max(|sum over allowed j of x|, 1)",
-    .latex = "\\frac{x_j}{\\max(\\lvert \\sum_{j'} x_{j'} \\rvert, 1)}",
+    .latex = R"(\frac{x_j}{\max(\lvert \sum_{j'} x_{j'} \rvert, 1)})",
     .source = "Sun et al., RetNet (2023)",
     .expand = expand_retention,
 };

@@ -2,6 +2,7 @@
 #include <complex>
 #include <numbers>
 #include <numeric>
+#include <utility>
 
 #include "frontend/blocks/block_test.h"
 
@@ -92,7 +93,9 @@ std::vector<double> yarn_frequencies(double theta, int n, double factor, double 
 }
 
 TEST_CASE("rope scales by parts, and YaRN grows what it turns") {
-  const auto at_91 = [](std::vector<double> f) { return mapped(f, [](double x, auto) { return 91 * x; }); };
+  const auto at_91 = [](std::vector<double> f) {
+    return mapped(std::move(f), [](double x, auto) { return 91 * x; });
+  };
   check_row("key rope(theta = 150, scaling = ntk_by_parts(8, original_context = 256))", {.j = 91, .skv = 99},
             [&](const auto& row) {
               return turned(row, at_91(yarn_frequencies(150, 16, 8, 256, 32, 1, true)), true);
@@ -181,7 +184,7 @@ TEST_CASE("rope turns sections of pairs by positions of their own") {
 TEST_CASE("xpos grows queries and shrinks keys, pair by pair") {
   const auto zeta = [](std::size_t p) { return (2.0 * double(p) + 0.4 * 16) / (1.4 * 16); };
   const auto half = [&](std::vector<double> row, double steps) {
-    return mapped(row, [&](double x, std::size_t d) { return x * std::pow(zeta(d % 8), steps); });
+    return mapped(std::move(row), [&](double x, std::size_t d) { return x * std::pow(zeta(d % 8), steps); });
   };
   check_row("query xpos", {.i = 3, .sq = 10, .skv = 100},
             [&](const auto& row) { return half(row, 93 / 512.0); });
@@ -195,7 +198,7 @@ TEST_CASE("xpos grows queries and shrinks keys, pair by pair") {
 
 TEST_CASE("clip cuts both ways") {
   check_row("query clip(1.5)", {}, [](auto row) {
-    return mapped(row, [](double x, auto) { return x > 1.5 ? 1.5 : x < -1.5 ? -1.5 : x; });
+    return mapped(std::move(row), [](double x, auto) { return x > 1.5 ? 1.5 : x < -1.5 ? -1.5 : x; });
   });
 }
 

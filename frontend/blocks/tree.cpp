@@ -80,7 +80,7 @@ constinit const Block kTreePath{
     .parameters = kPath,
     .about = "A draft's tokens see what came before it, themselves and their ancestors, by parents.",
     .math = "t < 0 || t is i, its parent, ... (up to depth steps), t = j - (skv - sq)",
-    .latex = "t < 0 \\lor t \\in \\{ i, \\pi(i), \\pi(\\pi(i)), \\ldots \\}, \\quad t = j - (S_{kv} - S_q)",
+    .latex = R"(t < 0 \lor t \in \{ i, \pi(i), \pi(\pi(i)), \ldots \}, \quad t = j - (S_{kv} - S_q))",
     .source = "Medusa (2024), EAGLE (2024)",
     .expand = expand_path,
 };

@@ -67,7 +67,7 @@ constinit const Block kXpos{
     .math =
         "x * zeta^(position / scale_base) for queries, x * zeta^(-position / scale_base) for keys, "
         "zeta = (2p/dims + gamma) / (1 + gamma)",
-    .latex = "x \\, \\zeta_p^{\\pm \\mathrm{pos} / s}, \\quad \\zeta_p = \\frac{2p/n + \\gamma}{1 + \\gamma}",
+    .latex = R"(x \, \zeta_p^{\pm \mathrm{pos} / s}, \quad \zeta_p = \frac{2p/n + \gamma}{1 + \gamma})",
     .source = "Sun et al., A Length-Extrapolatable Transformer (2022)",
     .expand = expand,
 };

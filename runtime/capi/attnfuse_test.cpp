@@ -184,8 +184,8 @@ TEST_CASE("a mistake in a program is shown where it stands") {
   CHECK(program == nullptr);
   const std::string message = last_error();
   CHECK_MESSAGE(message.find("mine.attn:1:") == 0, message);
-  CHECK_MESSAGE(message.find("\n") != std::string::npos, message);
-  CHECK_MESSAGE(message.find("^") != std::string::npos, message);
+  CHECK_MESSAGE(message.find('\n') != std::string::npos, message);
+  CHECK_MESSAGE(message.find('^') != std::string::npos, message);
   CHECK_MESSAGE(message.find("kausal") != std::string::npos, message);
 }
 

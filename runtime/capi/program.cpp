@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 
@@ -30,8 +31,8 @@ BoundTensor bound_tensor(const attnfuse_tensor& tensor) {
   result.address = reinterpret_cast<std::uintptr_t>(tensor.data);
   result.dtype = kDTypes[std::size_t(tensor.dtype)];
   result.rank = tensor.rank;
-  std::copy(std::begin(tensor.shape), std::end(tensor.shape), result.shape.begin());
-  std::copy(std::begin(tensor.strides), std::end(tensor.strides), result.strides.begin());
+  std::ranges::copy(tensor.shape, result.shape.begin());
+  std::ranges::copy(tensor.strides, result.strides.begin());
   return result;
 }
 
@@ -145,7 +146,7 @@ attnfuse_status attnfuse_tensor_at(const attnfuse_program* program, size_t index
     const DeclaredTensor& tensor = tensors[index];
     attnfuse_tensor_info found{};
     found.name = program->executable->tensor_names()[index].c_str();
-    found.dtype = attnfuse_dtype(std::find(std::begin(kDTypes), std::end(kDTypes), tensor.dtype) - kDTypes);
+    found.dtype = attnfuse_dtype(std::ranges::find(kDTypes, tensor.dtype) - kDTypes);
     found.rank = std::int32_t(tensor.shape.size());
     found.is_output = tensor.is_output;
     const ProgramInfo& compiled_in = program->executable->graph().info();

@@ -42,15 +42,13 @@ void Background::take(std::list<Item>::iterator item) {
 }
 
 void Background::finish(Ticket ticket) {
-  const auto item =
-      std::find_if(items_.begin(), items_.end(), [&](const Item& i) { return i.ticket == ticket; });
+  const auto item = std::ranges::find_if(items_, [&](const Item& i) { return i.ticket == ticket; });
   if (item != items_.end()) take(item);
 }
 
 void Background::step() {
   while (group_.steps() >= first_due_) {
-    const auto due =
-        std::find_if(items_.begin(), items_.end(), [&](const Item& i) { return i.due <= group_.steps(); });
+    const auto due = std::ranges::find_if(items_, [&](const Item& i) { return i.due <= group_.steps(); });
     if (due != items_.end()) {
       take(due);
       continue;

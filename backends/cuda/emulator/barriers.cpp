@@ -26,7 +26,7 @@ void Barriers::init(int lane, const std::uint64_t* operands) {
   if (arrivals < 1 || arrivals > kMostArrivals)
     fail("emulator.barrier",
          fmt::format("{}: {} arrivals, allowed are 1 to {}", who, arrivals, kMostArrivals));
-  if (barriers_.count(address) != 0)
+  if (barriers_.contains(address))
     fail("emulator.barrier", fmt::format("{}: {} is in use", who, text(address)));
   shared_.track();
   shared_.put(address, &kMark, kBytes);

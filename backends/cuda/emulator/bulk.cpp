@@ -25,7 +25,7 @@ void BulkCopies::begin(int threads) {
 
 BulkCopies::Box BulkCopies::box(std::uint64_t map, std::uint64_t shared, const std::uint64_t* coordinates,
                                 std::uint64_t hint, std::string who) const {
-  if (std::find(std::begin(kHints), std::end(kHints), hint) == std::end(kHints))
+  if (std::ranges::find(kHints, hint) == std::end(kHints))
     fail("emulator.operand", fmt::format("{}: {:#x} is no cache hint", who, hint));
   Box result;
   result.map = read_tensor_map(map, who);

@@ -68,7 +68,7 @@ std::string with_host_functions(std::string_view source, std::string_view host) 
   for (const TextFunction& function : host_functions) known.insert(function.name);
   std::vector<TextFunction> gone;
   for (const TextFunction& function : functions_in(source))
-    if (function.has_assembly && known.count(function.name) != 0) {
+    if (function.has_assembly && known.contains(function.name)) {
       gone.push_back(function);
       replaced.insert(function.name);
     }
@@ -79,8 +79,7 @@ std::string with_host_functions(std::string_view source, std::string_view host) 
   std::string text(source.substr(0, gone[0].begin));
   text += host.substr(0, host_functions[0].begin);
   for (const TextFunction& function : host_functions)
-    if (replaced.count(function.name) != 0)
-      text += host.substr(function.begin, function.end - function.begin);
+    if (replaced.contains(function.name)) text += host.substr(function.begin, function.end - function.begin);
   text += fmt::format("#line {} \"kernel.cu\"\n", lines(0, gone[0].begin) + 1);
   for (std::size_t n = 0; n < gone.size(); ++n) {
     text.append(std::size_t(lines(gone[n].begin, gone[n].end)), '\n');

@@ -48,7 +48,7 @@ void Meetings::named(int lane, const std::uint64_t* operands, bool waits) {
   if (!barrier.came.empty() && barrier.threads != threads)
     fail("emulator.barrier", fmt::format("{}: barrier {} of {} threads, but thread {} says {}", who, id,
                                          threads, barrier.came[0], barrier.threads));
-  if (std::find(barrier.came.begin(), barrier.came.end(), lane) != barrier.came.end())
+  if (std::ranges::find(barrier.came, lane) != barrier.came.end())
     fail("emulator.barrier",
          fmt::format("{}: it comes twice to barrier {} before the {} threads have met", who, id, threads));
   barrier.threads = int(threads);

@@ -7,7 +7,7 @@
 
 namespace attnfuse::cuda {
 
-enum class Operation : int {
+enum class Operation : std::uint8_t {
   // A warp meets.
   sync_warp,
   shuffle,                 // {bits, lane} -> u32; immediate: ShuffleKind
@@ -49,7 +49,7 @@ enum class Operation : int {
   product_wait,  // immediate: groups that may be left -> u32: the same
 };
 
-enum class ShuffleKind : int { index, exclusive_or, up, down };
+enum class ShuffleKind : std::uint8_t { index, exclusive_or, up, down };
 
 std::string_view name(Operation operation);
 

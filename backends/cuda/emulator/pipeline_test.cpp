@@ -11,7 +11,7 @@ namespace {
 // d = sum over tiles t of x[0..64) x[64 t ..)^T, x: 256 rows of 64 bf16; as bf16 to y.
 constexpr int kTiles = 4, kRows = 64 * kTiles, kColumns = 64;
 
-enum Mode : int {
+enum Mode : std::uint8_t {
   right,
   refills_too_early,
   expects_too_little,

@@ -156,7 +156,7 @@ void Products::hand_back(int lane, int up_to) {
       if (std::bit_cast<std::uint32_t>(memory[r]) != std::bit_cast<std::uint32_t>(kPending))
         fail("emulator.accumulator",
              fmt::format("thread {} wrote accumulator register {} while a product was pending", lane, r));
-    std::copy(accumulator.values.begin(), accumulator.values.end(), memory);
+    std::ranges::copy(accumulator.values, memory);
     mine.settled[memory] = std::move(accumulator.values);
     mine.is_fenced = false;
     return true;

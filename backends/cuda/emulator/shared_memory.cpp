@@ -61,7 +61,7 @@ void SharedMemory::begin() {
     std::fill(alias_, alias_ + bytes_, kNan);
     std::fill(alias_ + bytes_, alias_ + pages_.size(), kPattern);
   }
-  std::fill(granules_.begin(), granules_.end(), Granule{});
+  std::ranges::fill(granules_, Granule{});
   for (auto& granules : unfenced_) granules.clear();
 }
 
@@ -81,7 +81,7 @@ bool SharedMemory::touched(void* self, std::byte* address) {
   auto& memory = *static_cast<SharedMemory*>(self);
   const std::size_t page = std::size_t(address - memory.pages_.data()) / kPage;
   auto& dirty = memory.dirty_;
-  if (!memory.tracking_ || std::find(dirty.begin(), dirty.end(), page) != dirty.end()) return false;
+  if (!memory.tracking_ || std::ranges::find(dirty, page) != dirty.end()) return false;
   dirty.push_back(page);  // within its reserve
   return mprotect(memory.pages_.data() + page * kPage, kPage, PROT_READ | PROT_WRITE) == 0;
 }
@@ -190,7 +190,7 @@ void SharedMemory::begin_write(const Granules& granules, const Work& work, bool 
     g.is_landing = true;
     g.lander = work;
     std::byte nan[kGranule];
-    std::fill(std::begin(nan), std::end(nan), kNan);
+    std::ranges::fill(nan, kNan);
     put(index * kGranule, nan, kGranule);
   }
 }

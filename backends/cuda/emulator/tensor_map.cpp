@@ -48,8 +48,8 @@ Result<EncodedTensorMap> encode_for_host(const TensorMap& map) {
   HostTensorMap host;
   host.mark = kMark;
   host.address = map.address;
-  std::copy(map.extents.begin(), map.extents.end(), host.extents);
-  std::copy(map.strides_bytes.begin(), map.strides_bytes.end(), host.strides_bytes);
+  std::ranges::copy(map.extents, host.extents);
+  std::ranges::copy(map.strides_bytes, host.strides_bytes);
   host.box_columns = map.box_columns;
   host.box_rows = map.box_rows;
   host.element_bytes = size_in_bytes(map.type);

@@ -76,7 +76,7 @@ inline bool has_compiler() {
 inline Result<std::vector<Words>> execute(const std::string& body, std::vector<Words> buffers,
                                           const Experiment& how, const std::vector<MapOf>& maps = {}) {
   static std::map<std::string, Binary> compiled;  // the same text runs many times
-  if (compiled.count(body) == 0) {
+  if (!compiled.contains(body)) {
     const Result<Binary> built = compile_for_host(kernel_text(body), "k", hopper());
     if (!built) return built.errors();
     compiled.emplace(body, *built);

@@ -51,7 +51,7 @@ Result<std::vector<Words>> execute(const std::string& source, std::vector<Words>
                                    const Experiment& how) {
   const Target target = find_target(how.arch);
   static std::map<std::string, Binary> compiled;  // the same text runs in several orders
-  if (compiled.count(source) == 0) {
+  if (!compiled.contains(source)) {
     const Result<Binary> built = compile_for_host(source, "k", target);
     if (!built) return built.errors();
     compiled.emplace(source, *built);

@@ -84,7 +84,7 @@ std::string multiply(std::span<const emulator::Call> lanes, bool flush_denormals
   for (int index = 0; index < row.mn; ++index)
     for (int k = 0; k < row.k; ++k) {
       const Place place = row.operand(index, k);
-      const std::size_t at = std::size_t(index * row.k + k);
+      const auto at = std::size_t(index * row.k + k);
       a[at] = value(operand(place.lane)[place.element]);
       b[at] = value(operand(place.lane)[n + place.element]);
     }

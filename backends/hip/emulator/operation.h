@@ -1,11 +1,12 @@
 // What a lane hands over when it meets the others of its wave. builtins.cpp repeats the numbers as text.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 namespace attnfuse::hip {
 
-enum class Operation : int {
+enum class Operation : std::uint8_t {
   workgroup_barrier,
   wave_barrier,
   bpermute,     // {i32 lane * 4, u32 value} -> u32
