@@ -10,7 +10,8 @@
 namespace attnfuse::cuda {
 namespace {
 
-constexpr int kTogether = 4;  // rows whose computations overlap
+constexpr int kTogether = 2;  // rows whose computations overlap
+constexpr int kSwizzleRows = 8;
 
 const char* c_type(ValueType type) {
   return type == ValueType::f32 ? "float" : type == ValueType::i32 ? "int" : "bool";
@@ -97,9 +98,9 @@ class SlotMapper {
     const bool guards = tile_.rows % (lanes_ * kTogether) != 0;
     if (guards) out_.open(fmt::format("if (own < {})", tile_.rows));
     for (int n : {0, 1})
-      out_.line(fmt::format(
-          "af_u32* const word{} = reinterpret_cast<af_u32*>({} + {});", n, writer_.array_of(tile_),
-          TileWriter::shared_index(tile_, "own", n == 0 ? "d0" : fmt::format("d0 + {}", distance()))));
+      out_.line(fmt::format("af_u32* const word{} = reinterpret_cast<af_u32*>({} + {});", n,
+                            writer_.array_of(tile_),
+                            place(n == 0 ? "d0" : fmt::format("d0 + {}", distance()))));
     compute();
     if (guards) out_.close();
     out_.close();
@@ -112,6 +113,15 @@ class SlotMapper {
   int distance() const { return group_.partner > 1 ? group_.partner : 2; }
   std::string d_of(const std::string& pair) const {
     return group_.partner == 1 ? fmt::format("d0 + 2 * {}", pair) : "d0 + " + pair;
+  }
+
+  // Where the element of row `own` lies. The pattern of swizzled rows comes again after eight of them, so
+  // that rows of one iteration lie as those of the first.
+  std::string place(const std::string& column) const {
+    if (lanes_ * kTogether % kSwizzleRows != 0) return TileWriter::shared_index(tile_, "own", column);
+    return fmt::format("{} + (row - row0) * {}",
+                       TileWriter::shared_index(tile_, fmt::format("row0 + u * {}", lanes_), column),
+                       kSwizzleBytes / size_in_bytes(tile_.type));
   }
 
   // Cosines and sines of one angle, shared names.

@@ -78,7 +78,7 @@ constexpr std::string_view kShared =
 enum : int { af_none = 0, af_usual = 1, af_careful = 2, af_again = 3 };
 // Element (row, col) of a tile of panels of 128-byte rows, 16-byte chunks permuted by row.
 template <int Rows, int Panel, int Chunk> AF_FN int af_swizzled(int row, int col) {
-  return col / Panel * (Rows * Panel) + row * Panel + ((col % Panel / Chunk) ^ (row % 8)) * Chunk + col % Chunk;
+  return col / Panel * (Rows * Panel) + row * Panel + ((col % Panel / Chunk) ^ (row & 7)) * Chunk + col % Chunk;
 }
 // Whether any of eight elements is not finite: an exponent of ones carries into the sign's place.
 AF_FN bool af_has_nonfinite_f16(const af_f16* chunk) {
