@@ -257,7 +257,7 @@ TEST_CASE("hostile tensors are refused") {
       {"truncated", little_endian_8(100) + "{\"q\":"},
       {"no_json", little_endian_8(4) + "@@@@"},
       {"past_end",
-       little_endian_8(64) + "{\"q\":{\"dtype\":\"F32\",\"shape\":[1,2,3,16],\"data_offsets\":[0,384]}}  "},
+       little_endian_8(64) + R"({"q":{"dtype":"F32","shape":[1,2,3,16],"data_offsets":[0,384]}}  )"},
   };
   for (const auto& [name, bytes] : files) {
     const Ran ran =
