@@ -245,9 +245,10 @@ void ForwardLowering::add_score_value(Body& body) {
     if (apply == nullptr || apply->op != ScalarOp::tanh || !reads(id)) continue;
     const NodeId closed = substitute(g(), score_value_, {{id, f32(0)}});
     if (reads(closed)) break;
-    const NodeId inner = g().operand(id, 0), outer = substitute(g(), score_value_, {{id, s}});
-    if (!is_element(inner)) add(body, Map{rows, inner});
-    add(body, Map{rows, op(ScalarOp::tanh, {s})});
+    const Peeled inner = peel_factor(g(), g().operand(id, 0));
+    const NodeId outer = substitute(g(), score_value_, {{id, s}});
+    if (!is_element(inner.rest)) add(body, Map{rows, inner.rest});
+    add(body, Map{rows, op(ScalarOp::tanh, {op(ScalarOp::mul, {s, f32(inner.factor)})})});
     if (!is_element(outer)) add(body, Map{rows, outer});
     return;
   }

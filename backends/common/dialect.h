@@ -48,7 +48,8 @@ class Dialect {
   }
   // What a thread adds to the coordinates of a tile, once before a loop over registers.
   virtual std::string anchor(const std::string& text) const { return text; }
-  // A function that replaces two f32 values by op of each for less than twice the price of one; empty = none.
+  // A function f(x, y, factor) that replaces two f32 values by op of each, times the factor, for less than
+  // twice the price of one; empty = none.
   virtual std::string pair_function(const TileProgram&, ScalarOp) const { return ""; }
   virtual std::string raise(const std::string& flag) const = 0;
   virtual std::string is_raised(const std::string& flag) const = 0;

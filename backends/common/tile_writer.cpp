@@ -138,26 +138,36 @@ bool TileWriter::open_coordinates(const Tile& tile, NodeId value) {
   return opened;
 }
 
-// Where a register's value is an operation of the same register's and nothing else.
-std::string TileWriter::pair_function_for(const Map& s) const {
+// Where a register's value is an operation of the same register's, times a constant, and nothing else.
+std::optional<TileWriter::PairCall> TileWriter::pair_call(const Map& s) const {
   const Graph& graph = program_.expressions;
   const Tile& to = tile(s.to);
   const auto* apply = as<Apply>(graph.node(s.value));
-  if (apply == nullptr || info(apply->op).arity != 1 || to.type != DType::f32) return "";
-  const auto* variable = as<Variable>(graph.node(graph.operand(s.value, 0)));
+  if (apply == nullptr || info(apply->op).arity != 1 || to.type != DType::f32) return {};
+  NodeId operand = graph.operand(s.value, 0);
+  double factor = 1;
+  if (const auto* product = as<Apply>(graph.node(operand));
+      product != nullptr && product->op == ScalarOp::mul)
+    if (const auto* constant = as<Constant>(graph.node(graph.operand(operand, 1)))) {
+      factor = constant->value;
+      operand = graph.operand(operand, 0);
+    }
+  const auto* variable = as<Variable>(graph.node(operand));
   const int count = std::get<FragmentLayout>(to.layout).register_count();
   const bool is_even = count * s.part.begin / 4 % 2 == 0 && count * s.part.end / 4 % 2 == 0;
-  if (variable == nullptr || variable->name != to.name || !is_even) return "";
-  return dialect_.pair_function(program_, apply->op);
+  if (variable == nullptr || variable->name != to.name || !is_even) return {};
+  const std::string function = dialect_.pair_function(program_, apply->op);
+  if (function.empty()) return {};
+  return PairCall{function, literal(factor)};
 }
 
 void TileWriter::write(const Map& s) {
   const Tile& to = tile(s.to);
   const int count = std::get<FragmentLayout>(to.layout).register_count();
   const int first = count * s.part.begin / 4, end = count * s.part.end / 4;
-  if (const std::string function = pair_function_for(s); !function.empty()) {
+  if (const auto call = pair_call(s)) {
     open_loop(fmt::format("for (int r = {}; r < {}; r += 2)", first, end));
-    out_.line(fmt::format("{0}({1}[r], {1}[r + 1]);", function, to.name));
+    out_.line(fmt::format("{0}({1}[r], {1}[r + 1], {2});", call->function, to.name, call->factor));
     out_.close();
     return;
   }

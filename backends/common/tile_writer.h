@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -140,7 +141,10 @@ class TileWriter {
   void workgroup_scalars();
   void row_scalars();  // of a program that divides rows
   void define_base(const std::string& tensor, const char* head);
-  std::string pair_function_for(const Map& s) const;
+  struct PairCall {
+    std::string function, factor;
+  };
+  std::optional<PairCall> pair_call(const Map& s) const;
   bool open_coordinates(const Tile& tile, NodeId value);
   void combine_lanes(const Tile& vector, ReduceOp op, const FragmentLayout& layout);
   std::string element_of(const std::string& name, const Tile& over, const std::string& reg);
