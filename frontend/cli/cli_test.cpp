@@ -204,6 +204,11 @@ TEST_CASE("explain predicts the time of every rotation and says which is chosen"
   CHECK(!attnfuse("explain mpt --target spirv:generic").has("rotation, us"));
 }
 
+TEST_CASE("explain says where key bounds come from data") {
+  CHECK(attnfuse("explain packed_documents --target spirv:generic").has("by a kernel ahead of attention"));
+  CHECK(!attnfuse("explain llama3_8b --target spirv:generic").has("by a kernel ahead of attention"));
+}
+
 TEST_CASE("bench rotation refuses groups that do not divide the heads") {
   const Ran ran = attnfuse("bench rotation --heads 6 --groups 1,4 --target spirv:generic");
   CHECK(ran.code == 1);

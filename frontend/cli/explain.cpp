@@ -5,7 +5,7 @@
 #include "bench/work.h"
 #include "frontend/cli/command.h"
 #include "frontend/cli/rotation.h"
-#include "passes/passes.h"
+#include "passes/data_bounds.h"
 
 namespace attnfuse::cli {
 namespace {
@@ -99,6 +99,8 @@ int explain(const Options& options) {
   const auto map = bench::tile_map(spec->graph, *sizes, program->schedule.block_q, program->schedule.block_k);
   std::string text = schedule_text(*program) + resources_text(*find_backend(target->backend), *program) +
                      tiles_text(spec->graph, map, *sizes, program->schedule);
+  if (const auto optimized = run_graph_passes(spec->graph); optimized && has_data_bounds(*optimized))
+    text += "bounds     of each query tile's keys by a kernel ahead of attention: the mask reads data\n";
   if (costs->size() > 1) text += rotation_text(*costs);
   if (!options.picture.empty()) {
     const std::string title = fmt::format("{} on {}, sq={} skv={}, head 0", program->info.name, target->name,
