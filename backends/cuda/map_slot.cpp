@@ -51,14 +51,16 @@ std::optional<Growth> growth(const Graph& graph, NodeId id, Axis row) {
       if (result) result->constant = -result->constant;
       return result;
     case ScalarOp::mul:
-      for (int n : {0, 1})
-        if (is_fixed(1 - n) && (result = growth(graph, operand(n), row))) {
-          result->factors.push_back(operand(1 - n));
-          return result;
-        }
+      for (int n : {0, 1}) {
+        if (is_fixed(1 - n)) result = growth(graph, operand(n), row);
+        if (!result) continue;
+        result->factors.push_back(operand(1 - n));
+        return result;
+      }
       return {};
     case ScalarOp::div:
-      if (is_fixed(1) && (result = growth(graph, operand(0), row))) result->divisors.push_back(operand(1));
+      if (is_fixed(1)) result = growth(graph, operand(0), row);
+      if (result) result->divisors.push_back(operand(1));
       return result;
     default:
       return {};
