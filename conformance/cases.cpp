@@ -18,6 +18,7 @@ constexpr Family kFamilies[] = {
     {"norm", "norms before and after rope, clipped and growing rows", norm_cases},
     {"bias", "relative, dense and decaying scores", bias_cases},
     {"normalizers", "weights that are no softmax", normalizer_cases},
+    {"after", "weights after the softmax, outputs after the product", after_cases},
     {"rotation", "a transform ahead of attention equals one inside it", rotation_cases},
     {"softcap", "c * tanh(x / c), before the mask", softcap_cases},
     {"sink", "a sink enters the denominator once, and is the LSE of an empty row", sink_cases},

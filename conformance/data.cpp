@@ -247,7 +247,8 @@ std::vector<std::int64_t> shape_of(const Graph& graph, const TensorInfo& tensor,
 }
 
 Placement place(Layout layout, const std::string& name, DType dtype, const std::vector<std::int64_t>& shape) {
-  const bool attention = name == "q" || name == "k" || name == "v" || name == "o" || name == "lse";
+  const bool attention =
+      name == "q" || name == "k" || name == "v" || name == "o" || name == "lse" || name == "max_logit";
   const Layout own = layout == Layout::mixed ? layout_within_mixed(name) : layout;
   Placement placement{attention ? attention_tensor(own, dtype, shape)
                                 : captured_tensor(layout, dtype, shape)};

@@ -55,10 +55,12 @@ Result<Prepared> Executor::prepare(const Graph& graph, const std::string& progra
   };
   for (const auto& [name, tensor] : inputs.tensors)
     if (auto status = add(name, tensor, inputs.offsets.at(name)); !status) return status.errors();
-  const Placement o = place(outputs, "o", info.dtype, {sizes.batch, info.heads, sizes.sq, info.v_head_dim});
-  const Placement lse = place(outputs, "lse", DType::f32, {sizes.batch, info.heads, sizes.sq});
-  if (auto status = add("o", poisoned(o), o.offset); !status) return status.errors();
-  if (auto status = add("lse", poisoned(lse), lse.offset); !status) return status.errors();
+  for (const OutputInfo& output : outputs_of(graph)) {
+    std::vector<std::int64_t> shape{sizes.batch, info.heads, sizes.sq};
+    if (output.has_dim) shape.push_back(info.v_head_dim);
+    const Placement placed = place(outputs, output.name, output.dtype, shape);
+    if (auto status = add(output.name, poisoned(placed), placed.offset); !status) return status.errors();
+  }
 
   auto made = executable(graph, program_text, rotation);
   if (!made) return made.errors();
@@ -91,16 +93,16 @@ Result<Observed> Executor::read(const Prepared& call) const {
   if (auto status = device().synchronize(); !status) return status.errors();
   Observed observed;
   for (const auto& [name, tensor] : call.tensors) {
-    const bool is_output = name == "o" || name == "lse";
+    const bool is_output = name == "o" || name == "lse" || name == "max_logit";
     auto read = tensor.read(device(), !is_output, observed.damage);
     if (!read) return read.errors();
-    if (name == "o")
-      observed.o = std::move(read).value();
-    else if (name == "lse")
-      observed.lse = std::move(read).value();
+    if (is_output) observed.outputs.emplace(name, std::move(read).value());
   }
-  append_elements(observed.o, observed.values.o, observed.bits);
-  append_elements(observed.lse, observed.values.lse, observed.bits);
+  for (const auto& [name, values] :
+       {std::pair{"o", &observed.values.o}, std::pair{"lse", &observed.values.lse},
+        std::pair{"max_logit", &observed.values.max_logit}})
+    if (const auto found = observed.outputs.find(name); found != observed.outputs.end())
+      append_elements(found->second, *values, observed.bits);
   return observed;
 }
 

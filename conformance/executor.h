@@ -16,7 +16,7 @@ namespace attnfuse::conformance {
 
 // One call, bound: tensors in device memory, what launches it, its workspace (NaN before the launch).
 struct Prepared {
-  std::map<std::string, GuardedTensor> tensors;  // inputs, "o" and "lse"
+  std::map<std::string, GuardedTensor> tensors;  // inputs and outputs
   std::shared_ptr<Executable> executable;
   std::vector<BoundTensor> bound;
   std::shared_ptr<Buffer> workspace;  // null: none is needed
@@ -24,9 +24,9 @@ struct Prepared {
 };
 
 struct Observed {
-  HostTensor o, lse;
+  HostTensors outputs;  // by name
   OutputValues values;
-  std::vector<std::byte> bits;  // of o and lse, elements only
+  std::vector<std::byte> bits;  // of the outputs, elements only
   std::string damage;           // empty, or what was written where nothing may be
 };
 

@@ -20,9 +20,11 @@ Result<Expectation> expect(const Graph& graph, const Inputs& inputs) {
   if (!exact) return exact.errors();
   auto naive = reference(graph, inputs.tensors, Rounding::naive);
   if (!naive) return naive.errors();
-  Expectation expectation{std::move(exact).value(), std::move(naive).value(), {}, {}};
+  Expectation expectation{std::move(exact).value(), std::move(naive).value(), {}, {}, {}};
   expectation.o_model = error_model(graph.info().dtype, inputs.value_scale);
   expectation.lse_model = error_model(DType::f32, std::max(1.0, largest_finite(expectation.exact.lse)));
+  expectation.max_logit_model =
+      error_model(DType::f32, std::max(1.0, largest_finite(expectation.exact.max_logit)));
   return expectation;
 }
 
@@ -35,10 +37,18 @@ Judgement judge(const Graph& graph, const Expectation& expectation, const Output
                                expectation.exact.o, expectation.naive.o, expectation.o_model);
   Judgement judgement{
       o.equal && lse.equal, std::max(o.worst_ratio, lse.worst_ratio), o.worst_error, lse.worst_error, {}};
-  for (const Comparison* part : {&o, &lse})
-    if (!part->equal)
-      judgement.message += (judgement.message.empty() ? "" : "; ") + part->message + " (" +
-                           std::to_string(part->mismatches) + " elements differ)";
+  std::vector<Comparison> parts{o, lse};
+  if (!expectation.exact.max_logit.empty()) {
+    parts.push_back(compare("max_logit", {sizes.batch, info.heads, sizes.sq}, outputs.max_logit,
+                            expectation.exact.max_logit, expectation.naive.max_logit,
+                            expectation.max_logit_model));
+    judgement.equal = judgement.equal && parts.back().equal;
+    judgement.worst_ratio = std::max(judgement.worst_ratio, parts.back().worst_ratio);
+  }
+  for (const Comparison& part : parts)
+    if (!part.equal)
+      judgement.message += (judgement.message.empty() ? "" : "; ") + part.message + " (" +
+                           std::to_string(part.mismatches) + " elements differ)";
   return judgement;
 }
 

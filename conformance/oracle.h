@@ -10,14 +10,15 @@ namespace attnfuse::conformance {
 
 struct Expectation {
   ReferenceOutputs exact, naive;
-  ErrorModel o_model, lse_model;
+  ErrorModel o_model, lse_model, max_logit_model;
 };
 
 Result<Expectation> expect(const Graph& graph, const Inputs& inputs);
 
-// Outputs of one run as numbers, row major: o [b,h,sq,v_head_dim], lse [b,h,sq].
+// Outputs of one run as numbers, row major: o [b,h,sq,v_head_dim], lse [b,h,sq], and
+// max_logit [b,h,sq] where the program has it.
 struct OutputValues {
-  std::vector<double> o, lse;
+  std::vector<double> o, lse, max_logit;
 };
 
 struct Judgement {

@@ -33,7 +33,7 @@ struct AttentionShape {
   DType dtype = DType::f16;
 };
 
-// A block of a query, key, value, score or normalize line.
+// A block of any line but a mask.
 struct BlockCall {
   Expression call;
 };
@@ -158,6 +158,13 @@ BlockCall silu(const Term& scale);
 BlockCall retention();
 BlockCall no_normalization();
 
+// p: the share that is dropped, a number or a captured one.
+BlockCall dropout(const Term& p, const Term& seed);
+
+BlockCall gated(const Term& by);  // of Query().b(), h(), i(), d()
+BlockCall inverse_rope(const RopeOptions& options = {});
+BlockCall max_logit();
+
 // ---- programs --------------------------------------------------------------------------------------
 
 enum class Gradient : std::uint8_t { unwanted, wanted };
@@ -193,6 +200,12 @@ class Attention {
   Attention normalize(const BlockCall& block, const Where& where = here()) const {
     return with(Stage::normalize, block.call, where);
   }
+  Attention weights(const BlockCall& block, const Where& where = here()) const {
+    return with(Stage::weights, block.call, where);
+  }
+  Attention output(const BlockCall& block, const Where& where = here()) const {
+    return with(Stage::output, block.call, where);
+  }
   Attention mask(const Term& predicate, const Where& where = here()) const {
     return with(Stage::mask, predicate.expression(), where);
   }
@@ -216,6 +229,14 @@ class Attention {
   template <std::invocable<Pair> Function>
   Attention mask(Function function, const Where& where = here()) const {
     return with(Stage::mask, Term(function(Pair())).expression(), where);
+  }
+  template <std::invocable<Score> Function>
+  Attention weights(Function function, const Where& where = here()) const {
+    return with(Stage::weights, Term(function(Score())).expression(), where);
+  }
+  template <std::invocable<Query> Function>
+  Attention output(Function function, const Where& where = here()) const {
+    return with(Stage::output, Term(function(Query())).expression(), where);
   }
 
   const Spec& spec() const { return spec_; }

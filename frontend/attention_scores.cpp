@@ -49,6 +49,12 @@ BlockCall decay(const Term& gamma, Align align) {
   return aligned(Call("decay").positional(argument(gamma)), align);
 }
 
+BlockCall dropout(const Term& p, const Term& seed) {
+  return {Call("dropout").positional(argument(p)).positional(argument(seed)).expression()};
+}
+BlockCall gated(const Term& by) { return {Call("gated").positional(argument(by)).expression()}; }
+BlockCall max_logit() { return {make_name("max_logit")}; }
+
 BlockCall softmax() { return {make_name("softmax")}; }
 BlockCall softmax_with_sink(const Captured& sink) {
   return {Call("softmax").named("sink", argument(sink)).expression()};

@@ -77,8 +77,9 @@ Expression axes_call(const RopeAxes& axes) {
 
 }  // namespace
 
-BlockCall rope(const RopeOptions& options) {
-  Call call("rope");
+namespace {
+BlockCall rope_call(const char* block, const RopeOptions& options) {
+  Call call(block);
   call.named("theta", argument(options.theta));
   add_pairs(call, options.pairs);
   add_optional(call, "dims", options.dims);
@@ -94,6 +95,10 @@ BlockCall rope(const RopeOptions& options) {
     call.named(fmt::format("position_{}", axis++), argument(position));
   return {call.expression()};
 }
+}  // namespace
+
+BlockCall rope(const RopeOptions& options) { return rope_call("rope", options); }
+BlockCall inverse_rope(const RopeOptions& options) { return rope_call("inverse_rope", options); }
 
 BlockCall xpos(const XposOptions& options) {
   Call call("xpos");

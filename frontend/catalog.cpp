@@ -15,6 +15,8 @@ constexpr const Block* kCatalog[] = {
     &kCausal, &kWindow, &kChunk, &kPrefix, &kDocument, &kPacked, &kLength, &kGlobal, &kDilated, &kBlockMask,
     &kBlockList, &kTree, &kTreePath,
     &kSoftmax, &kSoftmaxPlusOne, &kSigmoid, &kRelu, &kSilu, &kRetention, &kNone,
+    &kDropout,
+    &kGated, &kInverseRope, &kMaxLogit,
 };
 // clang-format on
 

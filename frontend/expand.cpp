@@ -14,9 +14,9 @@ namespace attnfuse {
 namespace {
 
 constexpr std::string_view kReserved[] = {
-    "x",     "b",    "h",         "i",     "j",         "d",    "q",     "k",   "v",
-    "o",     "lse",  "attention", "param", "dtype",     "grad", "query", "key", "value",
-    "score", "mask", "true",      "false", "normalize", "g",    "sum",   "in",
+    "x",    "b",         "h",         "i",     "j",    "d",     "q",       "k",      "v",     "o",
+    "lse",  "attention", "param",     "dtype", "grad", "query", "key",     "value",  "score", "mask",
+    "true", "false",     "normalize", "g",     "sum",  "in",    "weights", "output",
 };
 
 struct Inputs {
@@ -51,12 +51,15 @@ class Expansion {
     const NodeId key = transformed(Stage::key, inputs_.key);
     const NodeId scores = graph_.add(Scores{}, {query, key}, spec_.info.where);
     const Value score = applied(Stage::score, Value(emitter_, scores));
-    const Value weights = normalized(score, masked());
+    const Value normal = normalized(score, masked());
+    const Value weights = applied(Stage::weights, normal);
     const NodeId value = transformed(Stage::value, inputs_.value);
     if (!errors_.empty()) return std::move(errors_);
     const NodeId attend = graph_.add(Attend{}, {weights.node(emitter_), value}, spec_.info.where);
-    const NodeId lse = graph_.add(LogSumExp{}, {weights.node(emitter_)}, spec_.info.where);
-    graph_.add(Output{"o"}, {attend}, spec_.info.where);
+    const Value output = applied(Stage::output, Value(emitter_, attend));
+    if (!errors_.empty()) return std::move(errors_);
+    const NodeId lse = graph_.add(LogSumExp{}, {normal.node(emitter_)}, spec_.info.where);
+    graph_.add(Output{"o"}, {output.node(emitter_)}, spec_.info.where);
     graph_.add(Output{"lse"}, {lse}, spec_.info.where);
     errors_ = placed(verify(graph_));
     if (!errors_.empty()) return std::move(errors_);

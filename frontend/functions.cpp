@@ -36,6 +36,7 @@ constexpr Function kFunctions[] = {
     {"bit_not", "i", [](Values x) { return apply(ScalarOp::bit_not, {x[0]}); }},
     {"shift_left", "ii", integer<ScalarOp::shift_left>},
     {"shift_right", "ii", integer<ScalarOp::shift_right>},
+    {"philox", "iiii", [](Values x) { return apply(ScalarOp::philox, {x[0], x[1], x[2], x[3]}); }},
     {"select", "bas", [](Values x) { return select(x[0], x[1], x[2]); }},
     {"to_f32", "a", [](Values x) { return to_f32(x[0]); }},
     {"to_i32", "a", [](Values x) { return to_i32(x[0]); }},

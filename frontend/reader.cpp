@@ -136,10 +136,11 @@ std::optional<Value> Reader::line(const Expression& expression, const Value& mas
         "x is the value so far; start from it, as in x * 0.5");
   const bool is_mask = stage_ == Stage::mask;
   if (is_mask != (value->type() == ValueType::boolean))
-    return fail("expression.type", expression,
-                fmt::format("{} is {}; a {} expression must be {}", quoted(expression), name(value->type()),
-                            name(stage_), is_mask ? "bool" : "a number"),
-                is_mask ? "compare it, as in a != 0" : "convert it with to_f32(...)");
+    return fail(
+        "expression.type", expression,
+        fmt::format("{} is {}; {} {} expression must be {}", quoted(expression), name(value->type()),
+                    stage_ == Stage::output ? "an" : "a", name(stage_), is_mask ? "bool" : "a number"),
+        is_mask ? "compare it, as in a != 0" : "convert it with to_f32(...)");
   return is_mask ? *value : to_f32(*value);
 }
 

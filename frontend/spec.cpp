@@ -21,7 +21,8 @@ constexpr OperatorInfo kOperators[] = {
 };
 static_assert(std::size(kOperators) == std::size_t(Operator::logical_not) + 1);
 
-constexpr std::string_view kStages[] = {"query", "key", "value", "score", "mask", "normalize"};
+constexpr std::string_view kStages[] = {"query", "key",       "value",   "score",
+                                        "mask",  "normalize", "weights", "output"};
 constexpr std::string_view kHeaderFields[] = {"heads", "kv_heads", "head_dim", "v_head_dim", "dtype"};
 
 // Counts the tree below; a tree beyond the limits is replaced, so that no walk ever meets it.

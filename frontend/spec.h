@@ -81,9 +81,9 @@ Expression make_sum(std::string variable, Expression first, Expression end, Expr
 // ---- programs --------------------------------------------------------------------------------------
 
 // Where a line of a program acts. Lines of one stage apply in order; stages apply in this order.
-enum class Stage : std::uint8_t { query, key, value, score, mask, normalize };
-inline constexpr Stage kAllStages[] = {Stage::query, Stage::key,  Stage::value,
-                                       Stage::score, Stage::mask, Stage::normalize};
+enum class Stage : std::uint8_t { query, key, value, score, mask, normalize, weights, output };
+inline constexpr Stage kAllStages[] = {Stage::query, Stage::key,       Stage::value,   Stage::score,
+                                       Stage::mask,  Stage::normalize, Stage::weights, Stage::output};
 std::string_view name(Stage stage);
 
 inline constexpr Size kAllSizes[] = {Size::batch, Size::heads,    Size::kv_heads,  Size::sq,

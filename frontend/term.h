@@ -65,6 +65,9 @@ class Term {
   friend Term bit_not(const Term& a) { return call("bit_not", {a}); }
   friend Term shift_left(const Term& a, const Term& n) { return call("shift_left", {a, n}); }
   friend Term shift_right(const Term& a, const Term& n) { return call("shift_right", {a, n}); }
+  friend Term philox(const Term& seed, const Term& n, const Term& i, const Term& j) {
+    return call("philox", {seed, n, i, j});
+  }
   friend Term to_f32(const Term& x) { return call("to_f32", {x}); }
   friend Term to_i32(const Term& x) { return call("to_i32", {x}); }
   friend Term select(const Term& condition, const Term& if_true, const Term& if_false) {
@@ -126,7 +129,7 @@ struct SizeTerms {
   Term v_head_dim() const { return named("v_head_dim"); }
 };
 
-// An element of the query, and of the key or value (h is the key/value head): the value so far.
+// An element of the query or output, and of the key or value (h is the key/value head): the value so far.
 struct Query : Term, SizeTerms {
   Query() : Term(make_name("x")) {}
   Term b() const { return named("b"); }
@@ -141,7 +144,7 @@ struct Key : Term, SizeTerms {
   Term j() const { return named("j"); }
   Term d() const { return named("d"); }
 };
-// The score of query i and key j: the value so far.
+// The score, or the weight, of query i and key j: the value so far.
 struct Score : Term, SizeTerms {
   Score() : Term(make_name("x")) {}
   Term b() const { return named("b"); }

@@ -50,7 +50,7 @@ double Evaluator::run(const Step& step, const EvaluateContext& context) {
   if (const auto* apply = as<Apply>(*step.node)) {
     const ScalarOpInfo& op = info(apply->op);
     ATTNFUSE_CHECK(operands.size() == std::size_t(op.arity), "an operation has the wrong number of operands");
-    double x[3] = {};
+    double x[kMaxArity] = {};
     for (std::size_t k = 0; k < operands.size(); ++k) x[k] = values_[operands[k]];
     return op.value({x, operands.size()});
   }

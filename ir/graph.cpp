@@ -43,6 +43,7 @@ Inferred infer(const Graph& graph, const NodeKind& kind, std::span<const NodeId>
           [&](const Normalize&) { return Inferred{ValueType::f32, kScoreAxes}; },
           [](const Attend&) { return Inferred{ValueType::f32, {Axis::b, Axis::h, Axis::i, Axis::d}}; },
           [](const LogSumExp&) { return Inferred{ValueType::f32, {Axis::b, Axis::h, Axis::i}}; },
+          [](const RowMax&) { return Inferred{ValueType::f32, {Axis::b, Axis::h, Axis::i}}; },
           [&](const Output&) { return Inferred{first_type, first}; },
       },
       kind);

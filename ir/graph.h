@@ -10,8 +10,9 @@
 //   k = input(key)   {b,g,j,d}    k' = rope expression of k
 //   x = scores(q', k') {b,h,i,j}  y = score expression of x            (f32)
 //   m = mask predicate {b,h,i,j}
-//   p = normalize(y, m, [sink])   o = attend(p, v')  {b,h,i,d}         e = logsumexp(p) {b,h,i}
-//   outputs: o, lse
+//   p = normalize(y, m, [sink])   w = weights expression of p          (p times a factor)
+//   o = attend(w, v')  {b,h,i,d}  o' = output expression of o          e = logsumexp(p) {b,h,i}
+//   outputs: o', lse
 #pragma once
 
 #include <compare>
@@ -111,12 +112,13 @@ struct Normalize {
 };  // (scores, mask[, sink {h}]) -> {b,h,i,j} weights
 struct Attend {};     // (weights, value') -> {b,h,i,d}
 struct LogSumExp {};  // (weights) -> {b,h,i}: natural log, sink included
+struct RowMax {};     // (weights) -> {b,h,i}: the largest score a softmax saw in the row, sink included
 struct Output {
   std::string name;
-};  // operand: the value; "o" in the dtype, "lse" in f32
+};  // operand: the value; "o" in the dtype, "lse" and "max_logit" in f32
 
 using NodeKind = std::variant<Input, Constant, SizeOf, Index, Variable, Apply, Gather, Partner, Reduce,
-                              Scores, Normalize, Attend, LogSumExp, Output>;
+                              Scores, Normalize, Attend, LogSumExp, RowMax, Output>;
 
 struct Node {
   NodeKind kind;

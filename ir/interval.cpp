@@ -31,7 +31,7 @@ Interval node_range(const Graph& graph, NodeId id, std::span<const Interval> ran
     const std::vector<NodeId> operands = graph.operands(id);
     ATTNFUSE_CHECK(operands.size() == std::size_t(info(apply->op).arity),
                    "an operation has the wrong number of operands");
-    Interval x[3];
+    Interval x[kMaxArity];
     for (std::size_t k = 0; k < operands.size(); ++k) x[k] = ranges[operands[k].value];
     return info(apply->op).range({x, operands.size()});
   }

@@ -19,6 +19,26 @@ double saturated(double value) {
 std::int32_t bits(double value) { return std::int32_t(std::int64_t(value)); }
 int amount(double value) { return bits(value) & 31; }
 
+// The first word of Philox4x32-10 (Salmon et al., 2011) at counter (c0, c1, c2, 0) with key (key, 0).
+std::uint32_t philox(std::int32_t c0, std::int32_t c1, std::int32_t c2, std::int32_t key) {
+  constexpr int kRounds = 10;
+  constexpr std::uint64_t kMultipliers[] = {0xD2511F53, 0xCD9E8D57};
+  constexpr std::uint32_t kSteps[] = {0x9E3779B9, 0xBB67AE85};
+  std::uint32_t c[] = {std::uint32_t(c0), std::uint32_t(c1), std::uint32_t(c2), 0};
+  std::uint32_t keys[] = {std::uint32_t(key), 0};
+  for (int round = 0; round < kRounds; ++round) {
+    const std::uint64_t a = kMultipliers[0] * c[0], b = kMultipliers[1] * c[2];
+    c[0] = std::uint32_t(b >> 32) ^ c[1] ^ keys[0];
+    c[1] = std::uint32_t(b);
+    c[2] = std::uint32_t(a >> 32) ^ c[3] ^ keys[1];
+    c[3] = std::uint32_t(a);
+    for (int k : {0, 1}) keys[k] += kSteps[k];
+  }
+  return c[0];
+}
+// As an f32 can hold them: the upper 24 bits of the word.
+double even(std::uint32_t word) { return std::ldexp(double(word >> 8), -24); }
+
 // clang-format off: two lines a row
 // name arity {operand types} result | value | range vjp | spelling precedence | latex
 constexpr ScalarOpInfo kOps[] = {
@@ -92,6 +112,12 @@ constexpr ScalarOpInfo kOps[] = {
     {ScalarOp::shift_right, "shift_right", 2, {i32, i32}, i32,
      [](Values x) { return double(bits(x[0]) >> amount(x[1])); },
      range::shift_right, nullptr, "af_shift_right($0, $1)", P::primary, "({$0} \\gg {$1})"},
+
+    // random numbers
+    {ScalarOp::philox, "philox", 4, {i32, i32, i32, i32}, f32,
+     [](Values x) { return even(philox(bits(x[3]), bits(x[2]), bits(x[1]), bits(x[0]))); },
+     range::philox, nullptr, "af_philox($0, $1, $2, $3)", P::primary,
+     "\\mathrm{philox}({$0}, {$1}, {$2}, {$3})"},
 
     // comparisons
     {ScalarOp::lt, "lt", 2, {f32, f32}, boolean, [](Values x) { return truth_value(x[0] < x[1]); },

@@ -24,6 +24,9 @@ enum class ScalarOp : std::uint8_t {
   iadd, isub, imul, idiv, imod, ineg, imin, imax,
   // bits of an i32, as two's complement; shifts move by the amount modulo 32, right ones keep the sign
   bit_and, bit_or, bit_xor, bit_not, shift_left, shift_right,
+  // random numbers: (seed, n, i, j) -> f32, even in [0, 1): 24 bits of the first word of Philox4x32-10 at
+  // counter (j, i, n, 0) with key (seed, 0)
+  philox,
   // comparisons -> boolean
   lt, le, gt, ge, eq, ne,        // f32
   ilt, ile, igt, ige, ieq, ine,  // i32
@@ -52,11 +55,13 @@ enum class Precedence : std::uint8_t {
   primary
 };
 
+inline constexpr int kMaxArity = 4;
+
 struct ScalarOpInfo {
   ScalarOp op;
   std::string_view name;  // as printed in graphs and accepted by the parser where it is a function
   int arity;
-  ValueType operand[3];
+  ValueType operand[kMaxArity];
   ValueType result;
   // Value in double precision; i32 operands arrive as exact integers, booleans as 0 or 1. i32 results are
   // taken to fit. idiv and imod by zero are 0 here and anything on a device.
@@ -66,11 +71,11 @@ struct ScalarOpInfo {
   // Gradient with respect to each operand, given the operands, the result and the result's gradient,
   // built into `graph`. Entries for non-f32 operands are invalid ids. Null for ops without f32 operands.
   std::vector<NodeId> (*vjp)(Graph& graph, std::span<const NodeId> x, NodeId result, NodeId grad);
-  // C-like spelling with $0 $1 $2; functions named af_* come from each backend's prelude, so that one
+  // C-like spelling with $0 $1 $2 $3; functions named af_* come from each backend's prelude, so that one
   // spelling serves CUDA C++, HIP C++, GLSL and plain C++.
   std::string_view spelling;
   Precedence precedence;
-  // LaTeX with $0 $1 $2. A placeholder in braces or parentheses is delimited; others are operands of the
+  // LaTeX with $0 $1 $2 $3. A placeholder in braces or parentheses is delimited; others are operands of the
   // precedence above.
   std::string_view latex;
 };

@@ -238,6 +238,8 @@ Interval shift_left(Ranges x) {
   return moved.lo < kAllBits.lo || moved.hi > kAllBits.hi ? kAllBits : moved;
 }
 
+Interval philox(Ranges) { return {0, 1}; }
+
 Interval shift_right(Ranges x) {
   if (!x[1].is_point()) return {std::min(x[0].lo, 0.0), std::max(x[0].hi, -1.0)};
   const double factor = std::exp2(shift_amount(x[1]));

@@ -17,6 +17,7 @@ Interval iadd(Ranges x), isub(Ranges x), imul(Ranges x), idiv(Ranges x), imod(Ra
     imax(Ranges x);
 Interval bit_and(Ranges x), bit_or(Ranges x), bit_xor(Ranges x), bit_not(Ranges x), shift_left(Ranges x),
     shift_right(Ranges x);
+Interval philox(Ranges x);
 Interval lt(Ranges x), le(Ranges x), gt(Ranges x), ge(Ranges x), eq(Ranges x), ne(Ranges x);
 Interval ilt(Ranges x), ile(Ranges x), igt(Ranges x), ige(Ranges x);
 Interval logical_and(Ranges x), logical_or(Ranges x), logical_not(Ranges x);

@@ -1,5 +1,6 @@
 #include "ir/scalar_op.h"
 
+#include <array>
 #include <cmath>
 #include <functional>
 #include <random>
@@ -54,6 +55,32 @@ double moved(double a, double n, int direction) {
     if (k + by >= 0 && k + by < 32) to[std::size_t(k + by)] = from[std::size_t(k)];
   return number_of(to);
 }
+
+// Philox4x32-10 on products of halves of 16 bits, as its paper describes it.
+double word_of(double value) { return value < 0 ? value + 4294967296.0 : value; }
+std::array<double, 4> philox_by_halves(std::array<double, 4> counter, std::array<double, 2> key) {
+  const auto product = [](double a, double b) {
+    const double half = 65536, a1 = std::floor(a / half), a0 = a - a1 * half, b1 = std::floor(b / half),
+                 b0 = b - b1 * half;
+    const double middle = a1 * b0 + a0 * b1 + std::floor(a0 * b0 / half);
+    const double low = std::fmod(middle, half) * half + std::fmod(a0 * b0, half);
+    return std::pair{a1 * b1 + std::floor(middle / half), low};
+  };
+  const auto differing = [](double a, double b) {
+    return word_of(by_digit(a, b, [](int x, int y) { return x == y ? 0 : 1; }));
+  };
+  for (double& word : counter) word = word_of(word);
+  for (double& word : key) word = word_of(word);
+  for (int round = 0; round < 10; ++round) {
+    const auto [high0, low0] = product(3528531795.0, counter[0]);
+    const auto [high1, low1] = product(3449720151.0, counter[2]);
+    counter = {differing(differing(high1, counter[1]), key[0]), low1,
+               differing(differing(high0, counter[3]), key[1]), low0};
+    key = {std::fmod(key[0] + 2654435769.0, 4294967296.0), std::fmod(key[1] + 3144134277.0, 4294967296.0)};
+  }
+  return counter;
+}
+double fraction_of(double word) { return std::floor(word / 256) / 16777216.0; }
 
 // What each operation computes and where it is tried, written down a second time.
 struct Expected {
@@ -127,6 +154,8 @@ Expected expected(ScalarOp op) {
       return {[](Values x) { return moved(x[0], x[1], 1); }};
     case ScalarOp::shift_right:
       return {[](Values x) { return moved(x[0], x[1], -1); }};
+    case ScalarOp::philox:
+      return {[](Values x) { return fraction_of(philox_by_halves({x[3], x[2], x[1], 0}, {x[0], 0})[0]); }};
     case ScalarOp::lt:
     case ScalarOp::ilt:
       return {[](Values x) { return double(std::less<>{}(x[0], x[1])); }};
@@ -211,13 +240,26 @@ TEST_CASE("every operation computes what an independent formula does") {
   for (const ScalarOpInfo& op : scalar_ops()) {
     const Expected wanted = expected(op.op);
     for (int trial = 0; trial < 200; ++trial) {
-      double x[3];
+      double x[kMaxArity];
       for (int k = 0; k < op.arity; ++k) x[k] = random.operand(op.operand[k], wanted.lo, wanted.hi);
       const Values operands(x, std::size_t(op.arity));
       CAPTURE(text(op, operands));
       CHECK(op.value(operands) == doctest::Approx(wanted.value(operands)).epsilon(1e-12));
     }
   }
+}
+
+TEST_CASE("philox gives the words that its authors publish") {
+  using Words = std::array<double, 4>;
+  CHECK(philox_by_halves({0, 0, 0, 0}, {0, 0}) ==
+        Words{double(0x6627e8d5u), double(0xe169c58du), double(0xbc57ac4cu), double(0x9b00dbd8u)});
+  CHECK(philox_by_halves({-1, -1, -1, -1}, {-1, -1}) ==
+        Words{double(0x408f276du), double(0x41c83b0eu), double(0xa20bc7c6u), double(0x6d5451fdu)});
+  CHECK(philox_by_halves({double(0x243f6a88u), double(0x85a308d3u), double(0x13198a2eu), double(0x03707344u)},
+                         {double(0xa4093822u), double(0x299f31d0u)}) ==
+        Words{double(0xd16cfe09u), double(0x94fdccebu), double(0x5001e420u), double(0x24126ea1u)});
+  const double zeros[] = {0, 0, 0, 0};
+  CHECK(info(ScalarOp::philox).value(zeros) == double(0x6627e8u) / 16777216.0);
 }
 
 TEST_CASE("every gradient agrees with a finite difference") {
@@ -240,7 +282,7 @@ TEST_CASE("every gradient agrees with a finite difference") {
 
     const Expected domain = expected(op.op);
     for (int trial = 0; trial < 100; ++trial) {
-      double x[3] = {};
+      double x[kMaxArity] = {};
       for (int k = 0; k < op.arity; ++k) x[k] = random.operand(op.operand[k], domain.lo, domain.hi);
       const Values point(x, std::size_t(op.arity));
       const double upstream = random.real(-2, 2);
@@ -273,11 +315,11 @@ TEST_CASE("every range holds every value, infinite and empty-width operands incl
   Random random;
   for (const ScalarOpInfo& op : scalar_ops()) {
     for (int trial = 0; trial < 4000; ++trial) {
-      Interval ranges[3];
+      Interval ranges[kMaxArity];
       for (int k = 0; k < op.arity; ++k) ranges[k] = random.interval(op.operand[k]);
       const Interval range = op.range({ranges, std::size_t(op.arity)});
       for (int sample = 0; sample < 6; ++sample) {
-        double x[3];
+        double x[kMaxArity];
         for (int k = 0; k < op.arity; ++k) x[k] = random.member(ranges[k], op.operand[k]);
         const Values operands(x, std::size_t(op.arity));
         const double value = op.value(operands);
@@ -297,7 +339,7 @@ TEST_CASE("NaN operands are covered by a range from everything") {
     for (int position = 0; position < op.arity; ++position) {
       if (op.operand[position] != ValueType::f32) continue;
       for (double other : {-kInfinity, -1.0, 0.0, 1.0, kInfinity}) {
-        double x[3] = {1, other, other};
+        double x[kMaxArity] = {1, other, other};
         if (op.operand[0] == ValueType::f32) x[0] = other;
         if (op.op == ScalarOp::select) x[0] = position == 1 ? 1 : 0;
         Interval ranges[3] = {Interval::point(x[0]), Interval::point(x[1]), Interval::point(x[2])};
@@ -346,8 +388,8 @@ TEST_CASE("every operation is named once and spelled with all its operands") {
     CHECK(same_name == 1);
     CHECK(&info(op.op) == &op);
     CHECK(op.arity >= 1);
-    CHECK(op.arity <= 3);
-    for (int k = 0; k < 3; ++k) {
+    CHECK(op.arity <= kMaxArity);
+    for (int k = 0; k < kMaxArity; ++k) {
       const std::string placeholder = "$" + std::to_string(k);
       const bool used = k < op.arity;
       CHECK((op.spelling.find(placeholder) != std::string_view::npos) == used);

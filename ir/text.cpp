@@ -22,6 +22,11 @@ std::string to_string(const Extent& extent) {
   return size ? std::string(name(*size)) : fmt::format("{}", std::get<std::int64_t>(extent.value));
 }
 
+std::string label(const Partner& partner) {
+  return fmt::format("partner {} {}", partner.pairs == RotaryPairs::half ? "half" : "interleaved",
+                     partner.count);
+}
+
 std::string label(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
   return std::visit(
@@ -33,10 +38,7 @@ std::string label(const Graph& graph, NodeId id) {
           [](const Variable& variable) { return "variable " + variable.name; },
           [](const Apply& apply) { return std::string(info(apply.op).name); },
           [&](const Gather& gather) { return "gather " + graph.tensor(gather.tensor).name; },
-          [](const Partner& partner) {
-            return fmt::format("partner {} {}", partner.pairs == RotaryPairs::half ? "half" : "interleaved",
-                               partner.count);
-          },
+          [](const Partner& partner) { return label(partner); },
           [](const Reduce& reduce) {
             return std::string(reduce.op == ReduceOp::sum ? "reduce sum" : "reduce max");
           },
@@ -47,6 +49,7 @@ std::string label(const Graph& graph, NodeId id) {
           },
           [](const Attend&) { return std::string("attend"); },
           [](const LogSumExp&) { return std::string("logsumexp"); },
+          [](const RowMax&) { return std::string("row max"); },
           [](const Output& output) { return "output " + output.name; },
       },
       node.kind);

@@ -9,6 +9,7 @@
 
 namespace attnfuse {
 
+std::string label(const Partner& partner);  // "partner half 128"
 // The operation without its operands: "mul", "gather slope", "constant 0.125", "partner half 128".
 std::string label(const Graph& graph, NodeId id);
 

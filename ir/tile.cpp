@@ -82,6 +82,14 @@ class Verifier {
     require(std::holds_alternative<FragmentLayout>(p_.tile(s.to).layout),
             "map writes " + p_.tile(s.to).name + ", which no lane can address");
   }
+  void check(const PairColumns& s) {
+    same_shape(s.to, s.from, "pair");
+    const auto* layout = std::get_if<FragmentLayout>(&p_.tile(s.from).layout);
+    require(layout != nullptr && p_.tile(s.to).layout == p_.tile(s.from).layout,
+            "pairs of " + p_.tile(s.from).name + " go to another layout");
+    require(!s.output.empty() || layout == nullptr || !paired_registers(*layout, s.partner).empty(),
+            "pairs of " + p_.tile(s.from).name + " lie in several lanes");
+  }
   void check(const RowReduce& s) { one_per_row(s.to, s.from); }
   void check(const LaneReduce& s) { one_per_row(s.tile, s.of); }
   void check(const ScaleRows& s) { one_per_row(s.factor, s.tile); }
@@ -159,6 +167,12 @@ class Verifier {
 
 }  // namespace
 
+std::vector<OutputInfo> outputs_of(const Graph& graph) {
+  std::vector<OutputInfo> outputs = {{"o", graph.info().dtype, true}, {"lse", DType::f32, false}};
+  if (graph.output("max_logit").valid()) outputs.push_back({"max_logit", DType::f32, false});
+  return outputs;
+}
+
 TileProgram::TileProgram() = default;
 TileProgram::TileProgram(const TileProgram& other) = default;
 TileProgram::TileProgram(TileProgram&& other) noexcept = default;
@@ -168,6 +182,41 @@ TileProgram::~TileProgram() = default;
 
 int TileProgram::head_groups() const {
   return rows ? (rows->all_heads + rows->heads - 1) / rows->heads : info.heads;
+}
+
+namespace {
+
+int partner_column(const Partner& partner, int d) {
+  if (d >= partner.count) return d;
+  switch (partner.pairs) {
+    case RotaryPairs::half:
+      return d < partner.count / 2 ? d + partner.count / 2 : d - partner.count / 2;
+    case RotaryPairs::interleaved:
+      return d ^ 1;
+  }
+  return d;
+}
+
+}  // namespace
+
+std::vector<int> paired_registers(const FragmentLayout& layout, const Partner& partner) {
+  std::vector<int> result(std::size_t(layout.register_count()), -1);
+  for (int lane = 0; lane < layout.lane_count(); ++lane) {
+    const auto place = [&](int reg) {
+      return std::pair(layout.coordinate(TileAxis::row, reg, lane, 0),
+                       layout.coordinate(TileAxis::col, reg, lane, 0));
+    };
+    std::map<std::pair<int, int>, int> registers;
+    for (int reg = 0; reg < layout.register_count(); ++reg) registers[place(reg)] = reg;
+    for (int reg = 0; reg < layout.register_count(); ++reg) {
+      const auto [row, column] = place(reg);
+      const auto found = registers.find({row, partner_column(partner, column)});
+      int& known = result[std::size_t(reg)];
+      if (found == registers.end() || (known >= 0 && known != found->second)) return {};
+      known = found->second;
+    }
+  }
+  return result;
 }
 
 int shared_bytes(const Tile& tile) {

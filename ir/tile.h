@@ -133,9 +133,12 @@ struct Fill {
   TileId tile;
   double value;
 };
+// registers <-> shared, converting the type. An opaque tile moves to registers through the shared tile `via`,
+// some columns at a time.
 struct Move {
   TileId to, from;
-};  // registers <-> shared, converting the type
+  TileId via = {};
+};
 // accumulator[r,c] += sum_k a[r,k] * b[c,k]  (b_rows_contract: b[k,c]). With unit.transposed the
 // instruction sees b as its m side.
 // issued: the product runs beside what follows, up to an MmaWait that leaves fewer groups pending; the
@@ -165,16 +168,27 @@ struct Map {
 };
 // to[r] = op over c of from[r,c], per row; `accumulate` starts from to[r]; `across_lanes` combines the lanes
 // that share a row (else each lane keeps its part).
+// With a value, what is reduced is that expression of the element, as in a Map.
 struct RowReduce {
   TileId to, from;
   ReduceOp op;
   bool accumulate = false, across_lanes = true;
+  NodeId value = {};
 };
 // Combines the partial values that lanes hold of a per-row vector of tile `of` (a RowReduce that left lanes
 // apart).
 struct LaneReduce {
   TileId tile, of;
   ReduceOp op;
+};
+// to[r,c] = from[r, c'], where c' is the column that `partner` pairs with c. With an output, its rows from
+// first_row on pass the elements from thread to thread, for layouts that keep a pair in several lanes; they
+// are overwritten.
+struct PairColumns {
+  TileId to, from;
+  Partner partner;
+  std::string output = {};
+  NodeId first_row = {}, row_limit = {};
 };
 struct ScaleRows {
   TileId tile, factor;
@@ -200,11 +214,13 @@ struct Store {
 // every key j in [begin, end) that `mask` (over i, j) allows and whose v[j,d] is not finite. Follows the
 // Store of the same rows.
 // With a shared tile `in`, the threads of the role (one warp) mend it there, before they store it.
+// With a register tile `to` the sums are added to it: the output's rows, or those of `in`, only pass them
+// from thread to thread and are overwritten. No flag: there may be some.
 struct Restore {
   std::string output, flag;
   TensorId value;
   NodeId mask, begin, end, first_row, row_limit;
-  TileId in = {};
+  TileId in = {}, to = {};
 };
 // Writes rows [first_row, row_limit) of an output [b, heads, rows, d], whose elements are expressions of the
 // source's elements in the same row; no tile is involved. A thread takes columns that need each other, for
@@ -321,9 +337,10 @@ struct BulkStore {
 struct BulkDrain {};
 
 struct Statement {
-  std::variant<Let, Assign, Put, Take, Acquire, Signal, Advance, Fill, Move, Mma, MmaWait, Map, RowReduce,
-               LaneReduce, ScaleRows, Barrier, Scrub, Store, BulkStore, BulkDrain, Restore, MapRows, Fold,
-               StoreScalars, Chain, If, While, TileLoop, Roles, WorkItems, Doubt, Turn, MapSlot>
+  std::variant<Let, Assign, Put, Take, Acquire, Signal, Advance, Fill, Move, Mma, MmaWait, Map, PairColumns,
+               RowReduce, LaneReduce, ScaleRows, Barrier, Scrub, Store, BulkStore, BulkDrain, Restore,
+               MapRows, Fold, StoreScalars, Chain, If, While, TileLoop, Roles, WorkItems, Doubt, Turn,
+               MapSlot>
       kind;
 };
 
@@ -338,7 +355,7 @@ struct ParamField {
   };
   Kind kind;
   std::string name;    // "q_ptr", "q_stride_h", "skv"
-  std::string tensor;  // "q", "k", "v", "o", "lse" or a captured tensor
+  std::string tensor;  // "q", "k", "v", an output or a captured tensor
   int dim = 0;
   Size size = Size::sq;
   int offset = 0;                     // bytes from the start of the block
@@ -350,10 +367,13 @@ int size_in_bytes(ParamField::Kind kind);
 int alignment(ParamField::Kind kind);
 
 struct OutputInfo {
-  std::string name;  // "o" [b,h,i,d], "lse" [b,h,i]
+  std::string name;  // "o" [b,h,i,d], "lse" and "max_logit" [b,h,i]
   DType dtype;
   bool has_dim;  // has the head-dim axis
 };
+
+// What a call of the program writes, in the order of its arguments.
+std::vector<OutputInfo> outputs_of(const Graph& graph);
 
 // What one workgroup of a program without query tiles takes: block_q rows, of `heads` heads.
 struct Rows {
@@ -407,6 +427,10 @@ inline constexpr int kFlagBytes = 16;
 // Programs with roles: bytes of one slot, and of the barriers of all stages with the ring of work items.
 int slot_bytes(const Tile& tile);
 inline constexpr int kBookkeepingBytes = 512, kWorkItemBytes = 16;
+
+// Of PairColumns in a tile with this layout: which register holds the partner of each one's element. Empty if
+// some pair lies in several lanes.
+std::vector<int> paired_registers(const FragmentLayout& layout, const Partner& partner);
 
 Diagnostics verify(const TileProgram& program);
 std::string print(const TileProgram& program);

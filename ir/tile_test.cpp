@@ -89,3 +89,50 @@ TEST_CASE("a program prints one line per statement") {
   CHECK(text.find("  mma s += q x k^T\n") != std::string::npos);
   CHECK(text.find("  reduce m = max of s\n") != std::string::npos);
 }
+
+namespace {
+
+// Column of the partner, counted along the head.
+int mate(const Partner& partner, int d) {
+  if (d >= partner.count) return d;
+  if (partner.pairs == RotaryPairs::interleaved) return d % 2 == 0 ? d + 1 : d - 1;
+  return (d + partner.count / 2) % partner.count;
+}
+
+}  // namespace
+
+TEST_CASE("paired registers hold the partners of every lane, or there are none") {
+  // The accumulator of a 16 x 8 product, repeated along 128 columns; four lanes side by side.
+  const FragmentLayout fragment{
+      {{2, TileAxis::col, 1}, {2, TileAxis::row, 8}}, {{4, TileAxis::col, 2}, {8, TileAxis::row, 1}}, {}};
+  const FragmentLayout accumulator = repeated(fragment, 16, 8, 1, 0, 1, 0);
+  const FragmentLayout lanes{{{32, TileAxis::col, 4}}, {{4, TileAxis::col, 1}, {8, TileAxis::row, 1}}, {}};
+  using enum RotaryPairs;
+  for (const FragmentLayout& layout : {accumulator, lanes})
+    for (const Partner partner : {Partner{half, 128}, Partner{half, 64}, Partner{half, 48}, Partner{half, 24},
+                                  Partner{half, 6}, Partner{interleaved, 128}, Partner{interleaved, 10}}) {
+      const std::vector<int> registers = paired_registers(layout, partner);
+      bool together = true;
+      for (int lane = 0; lane < layout.lane_count(); ++lane)
+        for (int reg = 0; reg < layout.register_count(); ++reg) {
+          const int wanted = mate(partner, layout.coordinate(TileAxis::col, reg, lane, 0));
+          if (!registers.empty()) {
+            const int found = registers.at(std::size_t(reg));
+            CHECK(layout.coordinate(TileAxis::col, found, lane, 0) == wanted);
+            CHECK(layout.coordinate(TileAxis::row, found, lane, 0) ==
+                  layout.coordinate(TileAxis::row, reg, lane, 0));
+          }
+          bool in_lane = false;
+          for (int other = 0; other < layout.register_count(); ++other)
+            in_lane = in_lane || layout.coordinate(TileAxis::col, other, lane, 0) == wanted;
+          together = together && in_lane;
+        }
+      CAPTURE(partner.count);
+      if (!together) CHECK(registers.empty());
+    }
+  CHECK_FALSE(paired_registers(accumulator, {half, 128}).empty());
+  CHECK_FALSE(paired_registers(accumulator, {interleaved, 10}).empty());
+  CHECK(paired_registers(accumulator, {half, 24}).empty());
+  CHECK_FALSE(paired_registers(lanes, {half, 24}).empty());
+  CHECK(paired_registers(lanes, {interleaved, 10}).empty());
+}

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "ir/analysis.h"
+#include "ir/text.h"
 #include "ir/tile.h"
 
 namespace attnfuse {
@@ -128,12 +129,16 @@ class Printer {
   }
   void print(const RowReduce& s) {
     line(fmt::format("reduce {} = {}{} of {}{}", tile(s.to), text(s.op), s.accumulate ? " onto itself" : "",
-                     tile(s.from), s.across_lanes ? "" : ", lane by lane"));
+                     s.value.valid() ? expr(s.value) : tile(s.from), s.across_lanes ? "" : ", lane by lane"));
   }
   void print(const LaneReduce& s) {
     line(fmt::format("reduce {} = {} over lanes", tile(s.tile), text(s.op)));
   }
   void print(const ScaleRows& s) { line(fmt::format("scale {} rows by {}", tile(s.tile), tile(s.factor))); }
+  void print(const PairColumns& s) {
+    line(fmt::format("pair {} = {} of {}{}", tile(s.to), label(s.partner), tile(s.from),
+                     s.output.empty() ? "" : " from " + s.output));
+  }
   void print(const Barrier& s) { line(s.scope == Scope::warp ? "barrier warp" : "barrier"); }
   void print(const Scrub& s) { line(fmt::format("scrub {} raising {}", tile(s.tile), s.flag)); }
   void print(const Store& s) {
@@ -149,8 +154,11 @@ class Printer {
   }
   void print(const BulkDrain&) { line("wait for bulk stores"); }
   void print(const Restore& s) {
-    line(fmt::format("restore non-finite values of {} into {} if {}", p_.expressions.tensor(s.value).name,
-                     s.in.valid() ? tile(s.in) : s.output, s.flag));
+    line(fmt::format("restore non-finite values of {} into {}{}", p_.expressions.tensor(s.value).name,
+                     s.to.valid()   ? tile(s.to)
+                     : s.in.valid() ? tile(s.in)
+                                    : s.output,
+                     s.flag.empty() ? "" : " if " + s.flag));
   }
   void print(const MapRows& s) {
     const std::string columns = s.columns.partner == 0 ? ""

@@ -22,6 +22,7 @@ int wanted_operands(const Graph& graph, const Node& node) {
           [](const Normalize& normalize) { return normalize.kind == NormalizeKind::softmax_sink ? 3 : 2; },
           [](const Attend&) { return 2; },
           [](const LogSumExp&) { return 1; },
+          [](const RowMax&) { return 1; },
           [](const Output&) { return 1; },
       },
       node.kind);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 
 #include "ir/algorithm.h"
 #include "ir/verify_rules.h"
@@ -30,27 +31,46 @@ void check_operand(Report& report, NodeId id, int position, std::string_view mes
     report.add("program.structure", std::string(message), report.graph.node(id).where);
 }
 
+NormalizeKind kind_of(const Graph& graph, NodeId weights) {
+  const auto* normalize = as<Normalize>(graph.node(weights));
+  return normalize ? normalize->kind : NormalizeKind::softmax;
+}
+
+void check_max_logit(Report& report, NodeId id) {
+  check_operand<RowMax>(report, id, 0, "output \"max_logit\" must be the largest score of a row");
+  const NodeId value = report.graph.operand(id, 0);
+  if (!as<RowMax>(report.graph.node(value))) return;
+  const NormalizeKind kind = kind_of(report.graph, report.graph.operand(value, 0));
+  if (kind == NormalizeKind::softmax || kind == NormalizeKind::softmax_sink) return;
+  report.add("program.output", "output \"max_logit\" is of a softmax; this program normalizes otherwise",
+             report.graph.node(id).where, "normalize with softmax, or leave max_logit out");
+}
+
 void check_outputs(Report& report) {
-  int o = 0;
-  int lse = 0;
+  std::map<std::string_view, int> counts{{"o", 0}, {"lse", 0}, {"max_logit", 0}};
   for (NodeId id : report.graph.outputs()) {
     const Node& node = report.graph.node(id);
     const std::string& name = as<Output>(node)->name;
-    if (name == "o") {
-      ++o;
-      check_operand<Attend>(report, id, 0, "output \"o\" must be the attention result");
-    } else if (name == "lse") {
-      ++lse;
-      check_operand<LogSumExp>(report, id, 0, "output \"lse\" must be the log-sum-exp of the weights");
-    } else {
-      report.add("program.output", fmt::format(R"(unknown output "{}"; outputs are "o" and "lse")", name),
+    const auto count = counts.find(name);
+    if (count == counts.end()) {
+      report.add("program.output",
+                 fmt::format(R"(unknown output "{}"; outputs are "o", "lse" and "max_logit")", name),
                  node.where);
+      continue;
     }
+    ++count->second;
+    if (name == "lse")
+      check_operand<LogSumExp>(report, id, 0, "output \"lse\" must be the log-sum-exp of the weights");
+    if (name == "max_logit") check_max_logit(report, id);
   }
-  if (o != 1)
-    report.add("program.output", fmt::format("output \"o\" is written {} times; it must be once", o), {});
-  if (lse > 1)
-    report.add("program.output", fmt::format("output \"lse\" is written {} times; it may be once", lse), {});
+  for (const auto& [name, count] : counts) {
+    if (name == "o" && count != 1)
+      report.add("program.output", fmt::format("output \"o\" is written {} times; it must be once", count),
+                 {});
+    if (name != "o" && count > 1)
+      report.add("program.output",
+                 fmt::format("output \"{}\" is written {} times; it may be once", name, count), {});
+  }
 }
 
 // A place where expressions stand: what they may depend on and read.
@@ -58,20 +78,28 @@ struct Stage {
   std::string_view name;
   ValueType type;
   Axes axes;
-  bool transform;  // of `input`, and may pair elements along d
-  TensorRole input;
-  bool reads_scores;
-  Size dim;  // length of d
+  enum class Leaf : std::uint8_t { none, input, scores, weights, result } leaf;  // the x of the stage
+  TensorRole input;                                                              // of a leaf that is one
+  Size dim;  // length of d, along which transforms and outputs pair and reduce elements
+
+  bool has_dim() const { return leaf == Leaf::input || leaf == Leaf::result; }
 };
 constexpr Axes kScoreAxes{Axis::b, Axis::h, Axis::i, Axis::j};
 constexpr Axes kQueryAxes{Axis::b, Axis::h, Axis::i, Axis::d};
 constexpr Axes kKeyAxes{Axis::b, Axis::g, Axis::j, Axis::d};
-constexpr Stage kQuery{"query", ValueType::f32, kQueryAxes, true, TensorRole::query, false, Size::head_dim};
-constexpr Stage kKey{"key", ValueType::f32, kKeyAxes, true, TensorRole::key, false, Size::head_dim};
-constexpr Stage kValue{"value", ValueType::f32, kKeyAxes, true, TensorRole::value, false, Size::v_head_dim};
-constexpr Stage kScore{"score", ValueType::f32, kScoreAxes, false, {}, true, {}};
-constexpr Stage kMask{"mask", ValueType::boolean, kScoreAxes, false, {}, false, {}};
-constexpr Stage kSink{"sink", ValueType::f32, {Axis::b, Axis::h}, false, {}, false, {}};
+using Leaf = Stage::Leaf;
+constexpr Stage kQuery{"query", ValueType::f32, kQueryAxes, Leaf::input, TensorRole::query, Size::head_dim};
+constexpr Stage kKey{"key", ValueType::f32, kKeyAxes, Leaf::input, TensorRole::key, Size::head_dim};
+constexpr Stage kValue{"value", ValueType::f32, kKeyAxes, Leaf::input, TensorRole::value, Size::v_head_dim};
+constexpr Stage kScore{"score", ValueType::f32, kScoreAxes, Leaf::scores, {}, {}};
+constexpr Stage kMask{"mask", ValueType::boolean, kScoreAxes, Leaf::none, {}, {}};
+constexpr Stage kSink{"sink", ValueType::f32, {Axis::b, Axis::h}, Leaf::none, {}, {}};
+constexpr Stage kWeights{"weights", ValueType::f32, kScoreAxes, Leaf::weights, {}, {}};
+constexpr Stage kOutput{"output", ValueType::f32, kQueryAxes, Leaf::result, {}, Size::v_head_dim};
+
+std::string described(const Stage& stage) {
+  return fmt::format("{} {} expression", stage.name.starts_with('o') ? "an" : "a", stage.name);
+}
 
 void check_partner(Report& report, NodeId id, const Partner& partner, int dim) {
   const Node& node = report.graph.node(id);
@@ -88,7 +116,7 @@ void check_partner(Report& report, NodeId id, const Partner& partner, int dim) {
 bool allowed(const Graph& graph, const Node& node, const Stage& stage) {
   return std::visit(overloaded{
                         [&](const Input& input) {
-                          return stage.transform && graph.tensor(input.tensor).role == stage.input;
+                          return stage.leaf == Leaf::input && graph.tensor(input.tensor).role == stage.input;
                         },
                         [](const Constant&) { return true; },
                         [](const SizeOf&) { return true; },
@@ -96,12 +124,13 @@ bool allowed(const Graph& graph, const Node& node, const Stage& stage) {
                         [](const Variable&) { return false; },
                         [](const Apply&) { return true; },
                         [](const Gather&) { return true; },
-                        [&](const Partner&) { return stage.transform; },
-                        [&](const Reduce&) { return stage.transform; },
-                        [&](const Scores&) { return stage.reads_scores; },
-                        [](const Normalize&) { return false; },
-                        [](const Attend&) { return false; },
+                        [&](const Partner&) { return stage.has_dim(); },
+                        [&](const Reduce&) { return stage.has_dim(); },
+                        [&](const Scores&) { return stage.leaf == Leaf::scores; },
+                        [&](const Normalize&) { return stage.leaf == Leaf::weights; },
+                        [&](const Attend&) { return stage.leaf == Leaf::result; },
                         [](const LogSumExp&) { return false; },
+                        [](const RowMax&) { return false; },
                         [](const Output&) { return false; },
                     },
                     node.kind);
@@ -125,10 +154,14 @@ std::string described(const Graph& graph, const Node& node) {
           [](const Normalize&) { return std::string("the weights"); },
           [](const Attend&) { return std::string("the attention result"); },
           [](const LogSumExp&) { return std::string("the log-sum-exp"); },
+          [](const RowMax&) { return std::string("the largest score"); },
           [](const Output&) { return std::string("an output"); },
       },
       node.kind);
 }
+
+// What another stage computes.
+bool is_result(const Node& node) { return as<Scores>(node) || as<Normalize>(node) || as<Attend>(node); }
 
 // Nodes of the stage: what the root depends on, not going below what may not stand here or is the score.
 void check_node(Report& report, NodeId id, const Stage& stage) {
@@ -136,28 +169,26 @@ void check_node(Report& report, NodeId id, const Stage& stage) {
   const Node& node = graph.node(id);
   if (!allowed(graph, node, stage)) {
     report.add("expression.context",
-               fmt::format("{} cannot be used in a {} expression", described(graph, node), stage.name),
-               node.where);
+               fmt::format("{} cannot be used in {}", described(graph, node), described(stage)), node.where);
     return;
   }
   if (const auto* partner = as<Partner>(node))
     check_partner(report, id, *partner, *graph.info().size(stage.dim));
-  if (as<Scores>(node)) return;
+  if (is_result(node)) return;
   // Reported where the axis enters.
   if (!node.axes.within(stage.axes) && graph.operands(id).empty())
     report.add("expression.axes",
-               fmt::format("{} cannot be used in a {} expression, which may depend on {}",
-                           described(graph, node), stage.name, to_string(stage.axes)),
+               fmt::format("{} cannot be used in {}, which may depend on {}", described(graph, node),
+                           described(stage), to_string(stage.axes)),
                node.where);
 }
 
 void check_stage(Report& report, NodeId root, const Stage& stage) {
   const Node& node = report.graph.node(root);
   if (node.type != stage.type)
-    report.add(
-        "expression.type",
-        fmt::format("a {} expression is {}; it must be {}", stage.name, name(node.type), name(stage.type)),
-        node.where);
+    report.add("expression.type",
+               fmt::format("{} is {}; it must be {}", described(stage), name(node.type), name(stage.type)),
+               node.where);
   std::vector<NodeId> pending{root};
   std::vector<bool> seen(report.graph.size());
   std::vector<NodeId> nodes;
@@ -168,7 +199,7 @@ void check_stage(Report& report, NodeId root, const Stage& stage) {
     seen[id.value] = true;
     nodes.push_back(id);
     const Node& visited = report.graph.node(id);
-    if (!allowed(report.graph, visited, stage) || as<Scores>(visited)) continue;
+    if (!allowed(report.graph, visited, stage) || is_result(visited)) continue;
     for (NodeId operand : report.graph.operands(id)) pending.push_back(operand);
   }
   std::ranges::sort(nodes);
@@ -183,32 +214,68 @@ void check_transform(Report& report, NodeId root, const Stage& stage) {
              report.graph.node(root).where);
 }
 
+// Weights are scaled while they are summed: their expression is x times a factor that does not read x.
+bool is_multiple(const Graph& graph, NodeId root, NodeId x) {
+  if (root == x) return true;
+  const auto* apply = as<Apply>(graph.node(root));
+  const auto reads = [&](NodeId id) {
+    const std::vector<NodeId> read = elementwise_cone(graph, {id});
+    return std::ranges::find(read, x) != read.end();
+  };
+  if (!apply || (apply->op != ScalarOp::mul && apply->op != ScalarOp::div)) return false;
+  const NodeId first = graph.operand(root, 0), second = graph.operand(root, 1);
+  if (!reads(second)) return is_multiple(graph, first, x);
+  return apply->op == ScalarOp::mul && !reads(first) && is_multiple(graph, second, x);
+}
+
+NodeId live_normalize(const Graph& graph) {
+  for (NodeId id : cone(graph, graph.outputs()))
+    if (as<Normalize>(graph.node(id))) return id;
+  return {};
+}
+NodeId live_attend(const Graph& graph) {
+  for (NodeId id : cone(graph, {graph.output("o")}))
+    if (as<Attend>(graph.node(id))) return id;
+  return {};
+}
+
+void check_weights(Report& report, NodeId root, NodeId normalize) {
+  check_stage(report, root, kWeights);
+  if (report.found.empty() && !is_multiple(report.graph, root, normalize))
+    report.add("expression.weights", "a weights expression must be x times a factor that does not read x",
+               report.graph.node(root).where, "multiply x, as in x * select(i == j, 0.5, 1.0)");
+}
+
 }  // namespace
 
 void check_structure(Report& report, std::span<const NodeId> live) {
   check_outputs(report);
   if (!uses<Scores>(report.graph, live))
     report.add("program.structure", "the score expression does not use x", {}, "scale x, or add to it");
+  if (!uses<Attend>(report.graph, live))
+    report.add("program.structure", "the output expression does not use x", {}, "scale x, or add to it");
   check_count<Scores>(report, live, "score products", 0, 1);
   check_count<Normalize>(report, live, "normalizations", 1, 1);
-  check_count<Attend>(report, live, "products with the values", 1, 1);
+  check_count<Attend>(report, live, "products with the values", 0, 1);
   check_count<LogSumExp>(report, live, "log-sum-exps", 0, 1);
   for (NodeId id : live) {
-    if (as<Attend>(report.graph.node(id))) check_operand<Normalize>(report, id, 0, "only weights can attend");
     if (as<LogSumExp>(report.graph.node(id)))
       check_operand<Normalize>(report, id, 0, "the log-sum-exp must be that of the weights");
+    if (as<RowMax>(report.graph.node(id)))
+      check_operand<Normalize>(report, id, 0, "the largest score must be that of the weights");
   }
 }
 
 void check_stages(Report& report) {
   const Graph& graph = report.graph;
-  const NodeId attend = graph.operand(graph.output("o"), 0);
-  const NodeId normalize = graph.operand(attend, 0);
+  const NodeId attend = live_attend(graph), normalize = live_normalize(graph);
   check_stage(report, graph.operand(normalize, 0), kScore);
   check_stage(report, graph.operand(normalize, 1), kMask);
   if (as<Normalize>(graph.node(normalize))->kind == NormalizeKind::softmax_sink)
     check_stage(report, graph.operand(normalize, 2), kSink);
+  check_weights(report, graph.operand(attend, 0), normalize);
   check_transform(report, graph.operand(attend, 1), kValue);
+  check_stage(report, graph.operand(graph.output("o"), 0), kOutput);
   for (NodeId id : cone(graph, {graph.operand(normalize, 0)})) {
     if (!as<Scores>(graph.node(id))) continue;
     check_transform(report, graph.operand(id, 0), kQuery);

@@ -40,7 +40,7 @@ class Expander {
 
   NodeId expand(NodeId id, const Node& node, const Partner& partner, const Where& where) {
     if (as<Index>(node)) return paired_index(id, partner);
-    if (as<Input>(node)) return folder_.add(partner, {id}, where);
+    if (as<Input>(node) || as<Attend>(node)) return folder_.add(partner, {id}, where);
     if (const auto* inner = as<Partner>(node)) {
       if (same(*inner, partner)) return folder_.graph().operand(id, 0);
       mistakes_.push_back({"pass.partner-nesting",

@@ -30,6 +30,7 @@ Payload payload(const NodeKind& kind) {
           [](const Normalize& normalize) { return Payload{std::uint64_t(normalize.kind), {}}; },
           [](const Attend&) { return Payload{}; },
           [](const LogSumExp&) { return Payload{}; },
+          [](const RowMax&) { return Payload{}; },
           [](const Output& output) { return Payload{0, output.name}; },
       },
       kind);

@@ -323,6 +323,7 @@ NodeId simpler(Folder& folder, ScalarOp op, std::span<const NodeId> operands) {
     case Op::imin: case Op::imax: return integer_extremum(rule);
     case Op::bit_and: case Op::shift_right: return as_division(rule);
     case Op::bit_or: case Op::bit_xor: case Op::bit_not: case Op::shift_left: return kNone;
+    case Op::philox: return kNone;
     case Op::lt: case Op::le: case Op::gt: case Op::ge: case Op::eq: case Op::ne: return f32_comparison(rule);
     case Op::ilt: case Op::ile: case Op::igt: case Op::ige: case Op::ieq: case Op::ine:
       return integer_comparison(rule);

@@ -25,8 +25,8 @@ ForwardLowering::ForwardLowering(const Graph& graph, const Target& target, const
   program_.schedule = schedule;
   program_.expressions = graph;
   program_.tiles = plan_.tiles;
-  program_.outputs = {{"o", program_.info.dtype, true}, {"lse", DType::f32, false}};
   read_graph();
+  program_.outputs = outputs_of(graph);
   if (masked_) classes_ = classify_tiles(g(), mask_root_);
   if (!data_bounds.empty()) use_data_bounds(data_bounds);
   lower_scores();
@@ -35,10 +35,11 @@ ForwardLowering::ForwardLowering(const Graph& graph, const Target& target, const
 // -- what the program says ----------------------------------------------------------------------
 
 void ForwardLowering::read_graph() {
-  const NodeId o = g().output("o");
-  const NodeId attend = g().operand(o, 0);
-  normalize_ = g().operand(attend, 0);
-  value_ = g().operand(attend, 1);
+  output_root_ = g().operand(g().output("o"), 0);
+  attend_ = find<Attend>(g());
+  normalize_ = find<Normalize>(g());
+  has_max_logit_ = g().output("max_logit").valid();
+  value_ = g().operand(attend_, 1);
   scores_ = find<Scores>(g());
   query_ = g().operand(scores_, 0);
   key_ = g().operand(scores_, 1);
@@ -74,8 +75,7 @@ void ForwardLowering::use_data_bounds(const std::string& tensor) {
 void ForwardLowering::add_params() {
   for (TensorId id : {q_tensor_, k_tensor_, v_tensor_})
     add_tensor_fields(program_, g().tensor(id).name, {"b", "h", "s"});
-  add_tensor_fields(program_, "o", {"b", "h", "s"});
-  add_tensor_fields(program_, "lse", {"b", "h", "s"});
+  for (const OutputInfo& output : program_.outputs) add_tensor_fields(program_, output.name, {"b", "h", "s"});
   for (const TensorInfo& tensor : g().tensors())
     if (tensor.role == TensorRole::captured) add_captured_fields(program_, tensor);
   add_size_fields(program_);
@@ -140,7 +140,11 @@ TileId ForwardLowering::add_vector(const std::string& name, ValueType type, Tile
   tile.rows = per_row ? scores.rows : 1;
   tile.cols = per_row ? 1 : scores.cols;
   tile.layout = vector_along(std::get<FragmentLayout>(scores.layout), axis);
-  program_.tiles.push_back(tile);
+  return add_tile(std::move(tile));
+}
+
+TileId ForwardLowering::add_tile(Tile tile) {
+  program_.tiles.push_back(std::move(tile));
   return {int(program_.tiles.size()) - 1};
 }
 
@@ -165,6 +169,9 @@ void ForwardLowering::lower_scores() {
   score_is_identity_ = score_value_ == s;
   is_allowed_ = hoist_from(within_keys(masked_ ? mask_root_ : NodeId{}), "mask");
   if (sink_.valid()) sink_ = hoist_from(sink_, "sink");
+  const NodeId weights = substitute(g(), g().operand(attend_, 0), {{normalize_, s}});
+  weight_is_identity_ = weights == s;
+  weight_value_ = hoist_from(weights, "weight");
 }
 
 // mask && j < skv. A bound on j of the row's own, and the end of the keys, is one comparison of the
@@ -325,6 +332,12 @@ void ForwardLowering::finish_rows(Body& body) {
                                                         op(ScalarOp::div, {f32(1), sum})})});
   add(body, Map{plan_.row_sum,
                 op(ScalarOp::add, {op(ScalarOp::mul, {row_max, f32(factor_)}), op(ScalarOp::log, {sum})})});
+  if (has_max_logit_) add(body, Map{plan_.row_max, op(ScalarOp::mul, {row_max, f32(factor_)})});
+}
+
+void ForwardLowering::store_rows(Body& body, NodeId first_row) {
+  add(body, Store{plan_.row_sum, "lse", first_row, size(Size::sq), {}});
+  if (has_max_logit_) add(body, Store{plan_.row_max, "max_logit", first_row, size(Size::sq), {}});
 }
 
 NodeId ForwardLowering::allowed_keys() {

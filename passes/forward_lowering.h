@@ -55,18 +55,29 @@ class ForwardLowering {
   // (invalid: nowhere). Follows per_tile_.
   // `between` runs after that many quarters of the exponentials.
   void add_softmax(Body& body, NodeId partial, int quarters = 4, Body between = {});
-  // row_factor = 1 / sum, row_sum = logsumexp.
+  // What an element of the second product's left operand is.
+  NodeId weight() const { return weight_value_; }
+  // row_factor = 1 / sum, row_sum = logsumexp; row_max = max_logit where the program has it.
   void finish_rows(Body& body);
+  // Row results, from `first_row` on.
+  void store_rows(Body& body, NodeId first_row);
+  // lower_output.cpp: the output expression over the rows of `tile`, in registers, after their last scaling.
+  // Unless `trusted` (invalid: always) holds, elements that are not finite become NaN, whatever the
+  // expression.
+  void add_output(Body& body, TileId tile, NodeId first_row, NodeId trusted = {});
+  bool has_output() const { return output_root_ != attend_; }
+  TileId add_tile(Tile tile);
   // The keys that row i may see, as a predicate over i and j; past the end included.
   NodeId allowed_keys();
 
   ForwardTiles plan_;
   TileProgram program_;
   NodeId normalize_, value_, scores_, query_, key_, score_root_, mask_root_, sink_;
-  NodeId score_value_, is_allowed_;
+  NodeId attend_, output_root_;
+  NodeId score_value_, is_allowed_, weight_value_;
   TensorId q_tensor_, k_tensor_, v_tensor_;
   TileClasses classes_;
-  bool masked_ = false, score_is_identity_ = false;
+  bool masked_ = false, score_is_identity_ = false, weight_is_identity_ = true, has_max_logit_ = false;
   double factor_ = 1;
   Body before_, per_tile_, data_bounds_;
 

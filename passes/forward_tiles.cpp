@@ -15,16 +15,6 @@ constexpr int kChunkBytes = 16;
 
 int round_up(int value, int step) { return (value + step - 1) / step * step; }
 
-// Threads own rows: kLanesPerRow lanes side by side along the columns, the other lanes along the rows.
-FragmentLayout thread_layout(const Target& target, const Schedule& schedule, int cols) {
-  const int row_lanes = std::max(1, target.warp_size / kLanesPerRow);
-  const int col_lanes = target.warp_size / row_lanes;
-  FragmentLayout lanes;
-  lanes.lanes = {{col_lanes, TileAxis::col, 1}, {row_lanes, TileAxis::row, 1}};
-  return repeated(lanes, cols / col_lanes, col_lanes, schedule.rows_per_warp / row_lanes, row_lanes,
-                  schedule.warps, schedule.rows_per_warp);
-}
-
 // The accumulator of one product over all rows of the workgroup.
 FragmentLayout accumulator_layout(const MatrixUnit& unit, const Schedule& schedule, int cols) {
   const FragmentLayout fragment = unit.transposed ? transposed(unit.accumulator) : unit.accumulator;
@@ -66,7 +56,7 @@ class Planner {
     plan_.key = shared("k_shared", info_.dtype, block_k, head, key, dim);
     // Transposed units read values as rows of keys, so that four to eight keys are one access.
     plan_.value = shared("v_shared", info_.dtype, block_k, v_head, key, dim, unit_.transposed);
-    const FragmentLayout rows = thread_layout(target_, schedule_, block_k);
+    const FragmentLayout rows = rows_of_threads(target_, schedule_, block_k);
     if (unit_.opaque) {
       plan_.scores = opaque("s_matrix", DType::f32, block_q, block_k, query, key);
       plan_.output = opaque("o", DType::f32, block_q, v_head, query, dim);
@@ -79,7 +69,7 @@ class Planner {
                                fma ? rows : accumulator_layout(unit_, schedule_, block_k));
       plan_.output = registers(
           "o", DType::f32, block_q, v_head, query, dim,
-          fma ? thread_layout(target_, schedule_, v_head) : accumulator_layout(unit_, schedule_, v_head));
+          fma ? rows_of_threads(target_, schedule_, v_head) : accumulator_layout(unit_, schedule_, v_head));
       plan_.scores_rows = plan_.scores;
     }
     const FragmentLayout layout = std::get<FragmentLayout>(plan_.at(plan_.scores_rows).layout);
@@ -133,6 +123,15 @@ int register_words(const Tile& tile, int threads) {
 }
 
 }  // namespace
+
+FragmentLayout rows_of_threads(const Target& target, const Schedule& schedule, int cols) {
+  const int row_lanes = std::max(1, target.warp_size / kLanesPerRow);
+  const int col_lanes = target.warp_size / row_lanes;
+  FragmentLayout lanes;
+  lanes.lanes = {{col_lanes, TileAxis::col, 1}, {row_lanes, TileAxis::row, 1}};
+  return repeated(lanes, cols / col_lanes, col_lanes, schedule.rows_per_warp / row_lanes, row_lanes,
+                  schedule.warps, schedule.rows_per_warp);
+}
 
 ForwardTiles plan_forward_tiles(const ProgramInfo& info, const Target& target, const Schedule& schedule) {
   return Planner(info, target, schedule).plan();

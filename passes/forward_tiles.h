@@ -25,6 +25,9 @@ struct ForwardTiles {
   const Tile& at(TileId id) const { return tiles.at(std::size_t(id.value)); }
 };
 
+// Threads own rows: neighbouring lanes lie along the columns, the others along the rows.
+FragmentLayout rows_of_threads(const Target& target, const Schedule& schedule, int cols);
+
 ForwardTiles plan_forward_tiles(const ProgramInfo& info, const Target& target, const Schedule& schedule);
 Footprint footprint_of(const std::vector<Tile>& tiles, int threads);
 

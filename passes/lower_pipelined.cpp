@@ -383,7 +383,7 @@ class PipelinedLowering : public ForwardLowering {
     Body body;
     add(body, Acquire{q_, query_stage(kQueryWritten)});
     if (masked_) add(body, Doubt{work_, plan_.scores_shared});
-    if (masked_) add(body, If{careful(), restore()});
+    if (masked_ && !has_output()) add(body, If{careful(), restore()});
     add(body, BulkStore{q_, "o", scalar("q_begin"), masked_ ? work_ : ChannelId{}});
     add(body, Signal{q_, query_stage(kQueryFree)});
     add(body, Advance{q_});
@@ -430,7 +430,7 @@ class PipelinedLowering : public ForwardLowering {
     if (!preset_.valid()) body.insert(body.end(), per_tile_.begin(), per_tile_.end());
     add_softmax(body, partial, quarters, std::move(between));
   }
-  void to_weights(Body& body) { add(body, Map{plan_.weights, tile_element(plan_.scores_rows)}); }
+  void to_weights(Body& body) { add(body, Map{plan_.weights, weight()}); }
 
   // Scores of k_tile beside the output product of the tile before.
   Body step(bool cut) {
@@ -469,8 +469,8 @@ class PipelinedLowering : public ForwardLowering {
   // The first tile, of which the first group sees at most half where the mask follows the diagonal: products
   // of half the keys, and of half the values beside the next tile, which is whole or does not exist.
   void first_tiles(Body& body) {
-    if (!program_.schedule.trims || !passes_tiles() || !score_is_identity_ || preset_.valid() ||
-        !per_tile_.empty())
+    if (!program_.schedule.trims || !passes_tiles() || !score_is_identity_ || !weight_is_identity_ ||
+        preset_.valid() || !per_tile_.empty())
       return first_tile(body);
     const int half_tile = program_.schedule.block_k / 2;
     const NodeId half_end = op(ScalarOp::iadd, {first_key_of("k_tile"), i32(half_tile)});
@@ -556,11 +556,30 @@ class PipelinedLowering : public ForwardLowering {
     add(body, MmaWait{0, plan_.output, plan_.row_sum});
     release(body, v_, value_free_);
     add(body, ScaleRows{plan_.output, plan_.row_factor});
+    if (has_output() && masked_) add(body, If{careful(), restore_rows()});
+    add_output(body, plan_.output, scalar("group_begin"), masked_ ? careful() : NodeId{});
     add(body, Move{plan_.scores_shared, plan_.output});
     add(body, Signal{q_, query_stage(kQueryWritten), true});
     add(body, Advance{q_});
     // Last: the signal waits for stores before it.
-    add(body, Store{plan_.row_sum, "lse", scalar("group_begin"), size(Size::sq), {}});
+    store_rows(body, scalar("group_begin"));
+  }
+
+  // What the storer does for programs without an output expression, ahead of it: of the tiles that were
+  // cleaned.
+  Body restore_rows() {
+    const NodeId begin =
+        op(ScalarOp::imul, {op(ScalarOp::idiv, {g().index(Axis::j), i32(program_.schedule.block_k)}),
+                            i32(program_.schedule.block_k)});
+    const NodeId end = op(ScalarOp::iadd, {begin, i32(program_.schedule.block_k)});
+    const NodeId is_full =
+        op(ScalarOp::logical_and, {op(ScalarOp::ile, {end, size(Size::skv)}),
+                                   bind(classes_.full, {{"k_begin", begin}, {"k_end", end}})});
+    Body body;
+    add(body, Restore{"o", "", v_tensor_, op(ScalarOp::logical_and, {mask_root_, negated(is_full)}),
+                      first_key_of("tile_begin"), scalar("key_end"), scalar("group_begin"),
+                      scalar("group_end"), plan_.scores_shared, plan_.output});
+    return body;
   }
 
   std::vector<Place> places_;

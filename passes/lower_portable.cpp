@@ -88,9 +88,10 @@ class PortableLowering : public ForwardLowering {
   void emit_second_product(Body& body) {
     TileId weights = plan_.weights;
     if (weights.valid()) {
-      add(body, Map{weights, tile_element(plan_.scores_rows)});
+      add(body, Map{weights, weight()});
     } else {
       weights = plan_.weights_shared;
+      if (!weight_is_identity_) add(body, Map{plan_.scores_rows, weight()});
       add(body, Move{weights, plan_.scores_rows});
       add(body, Barrier{Scope::warp});
     }
@@ -102,12 +103,41 @@ class PortableLowering : public ForwardLowering {
     const NodeId q_begin = scalar("q_begin"), sq = size(Size::sq);
     finish_rows(body);
     scale_output(body);
-    add(body, Store{plan_.output, "o", q_begin, sq, plan_.scores_shared});
-    add(body, Store{plan_.row_sum, "lse", q_begin, sq, {}});
-    if (!masked_) return;
+    Restore restore{"o",
+                    "has_nonfinite",
+                    v_tensor_,
+                    allowed_keys(),
+                    first_key_of("tile_begin"),
+                    scalar("key_end"),
+                    q_begin,
+                    sq};
+    if (has_output()) {
+      const TileId rows = output_rows(body);
+      restore.to = rows;
+      if (masked_) {
+        add(body, Barrier{});
+        add(body, restore);
+      }
+      add_output(body, rows, q_begin);
+      add(body, Store{rows, "o", q_begin, sq, {}});
+    } else {
+      add(body, Store{plan_.output, "o", q_begin, sq, plan_.scores_shared});
+    }
+    store_rows(body, q_begin);
+    if (!masked_ || has_output()) return;
     add(body, Barrier{});
-    add(body, Restore{"o", "has_nonfinite", v_tensor_, allowed_keys(), first_key_of("tile_begin"),
-                      scalar("key_end"), q_begin, sq});
+    add(body, restore);
+  }
+
+  // The output where threads can address it.
+  TileId output_rows(Body& body) {
+    if (!program_.unit.opaque) return plan_.output;
+    Tile rows = program_.tile(plan_.output);
+    rows.name = "o_rows";
+    rows.layout = rows_of_threads(program_.target, program_.schedule, rows.cols);
+    const TileId id = add_tile(std::move(rows));
+    add(body, Move{id, plan_.output, plan_.scores_shared});
+    return id;
   }
 
   ChannelId q_channel_, k_channel_, v_channel_;

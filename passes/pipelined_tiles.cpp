@@ -1,11 +1,19 @@
 #include "passes/pipelined_tiles.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "ir/algorithm.h"
 
 namespace attnfuse {
 namespace {
 
 int round_up(int value, int step) { return (value + step - 1) / step * step; }
+
+FragmentLayout accumulator_layout(const MatrixUnit& unit, int cols) {
+  return repeated(unit.accumulator, cols / unit.n, unit.n, 1, 0, 1, 0);
+}
 
 }  // namespace
 
@@ -27,9 +35,7 @@ ForwardTiles plan_pipelined_tiles(const ProgramInfo& info, const Target& target,
     return add({std::move(name), info.dtype, Space::shared, tile_rows, cols, row, dim,
                 SharedLayout{reserve, false, true}});
   };
-  const auto accumulator = [&](int cols) {
-    return repeated(unit.accumulator, cols / unit.n, unit.n, 1, 0, 1, 0);
-  };
+  const auto accumulator = [&](int cols) { return accumulator_layout(unit, cols); };
   const auto registers = [&](std::string name, DType type, int cols, const TileDim& col,
                              FragmentLayout layout) {
     return add({std::move(name), type, Space::registers, rows, cols, group, col, std::move(layout)});
@@ -54,6 +60,16 @@ ForwardTiles plan_pipelined_tiles(const ProgramInfo& info, const Target& target,
   plan.row_sum = vector("row_sum");
   plan.row_factor = vector("row_factor");
   return plan;
+}
+
+std::string pipeline_refusal(const Graph& graph, const Target& target) {
+  const FragmentLayout output = accumulator_layout(target.pipeline->product, graph.info().v_head_dim);
+  for (NodeId id : cone(graph, {graph.output("o")})) {
+    const auto* partner = as<Partner>(graph.node(id));
+    if (partner && as<Attend>(graph.node(graph.operand(id, 0))) && paired_registers(output, *partner).empty())
+      return fmt::format("the output pairs {} elements, which several threads hold", partner->count);
+  }
+  return {};
 }
 
 Footprint pipelined_footprint(const ProgramInfo& info, const Target& target, const Schedule& schedule) {

@@ -2,6 +2,7 @@
 // choice read this one plan.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "passes/forward_tiles.h"
@@ -16,6 +17,7 @@ int group_rows(const Target& target);
 ForwardTiles plan_pipelined_tiles(const ProgramInfo& info, const Target& target, const Schedule& schedule);
 // Slots, barriers and the ring of work items included; the registers are the consumers'.
 Footprint pipelined_footprint(const ProgramInfo& info, const Target& target, const Schedule& schedule);
-// Room for the barriers of all stages and the ring of work items, after the slots.
+// What keeps an optimized program from the schedule with roles of a target that has it; empty: nothing.
+std::string pipeline_refusal(const Graph& graph, const Target& target);
 
 }  // namespace attnfuse

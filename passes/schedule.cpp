@@ -80,6 +80,7 @@ void add_transform_threads(Schedule& schedule, const ProgramInfo& info, const Pi
 std::vector<Schedule> pipelined(const Graph& graph, const Target& target, int vector_bytes, std::int64_t sq) {
   const ProgramInfo& info = graph.info();
   if (!target.pipeline || vector_bytes < target.pipeline->alignment) return {};
+  if (!pipeline_refusal(graph, target).empty()) return {};
   std::vector<Schedule> result;
   const int head = std::max(info.head_dim, info.v_head_dim);
   for (const PipelineRow& row : target.pipelines) {
@@ -190,6 +191,10 @@ Result<std::vector<Schedule>> schedule_choices(const Graph& graph, const Target&
   if (kind != ScheduleKind::pipelined)
     if (const auto schedule = portable(graph, target, vector_bytes)) choices.push_back(*schedule);
   if (!choices.empty()) return choices;
+  if (kind == ScheduleKind::pipelined && target.pipeline)
+    if (const std::string why = pipeline_refusal(graph, target); !why.empty())
+      return Diagnostic{"schedule.does-not-fit", "the schedule with roles does not take the program: " + why,
+                        info.where, "use the portable schedule"};
   if (kind == ScheduleKind::pipelined)
     return Diagnostic{
         "schedule.does-not-fit",

@@ -4,7 +4,7 @@
 #include <limits>
 #include <set>
 
-#include "ir/graph.h"
+#include "ir/tile.h"
 #include "runtime/reference.h"
 
 namespace attnfuse {
@@ -33,10 +33,16 @@ std::vector<Wanted> inputs_of(const Graph& graph) {
   return wanted;
 }
 
-std::vector<Wanted> outputs_of(const Graph& graph) {
+std::vector<Wanted> wanted_outputs(const Graph& graph) {
   const Extent b{Size::batch}, h{Size::heads}, s{Size::sq}, d{Size::v_head_dim};
-  return {{{"o", graph.info().dtype, TensorRole::query, {b, h, s, d}, false, {}, {}}, true},
-          {{"lse", DType::f32, TensorRole::captured, {b, h, s}, false, {}, {}}, true}};
+  std::vector<Wanted> wanted;
+  for (const OutputInfo& output : outputs_of(graph)) {
+    std::vector<Extent> shape{b, h, s};
+    if (output.has_dim) shape.push_back(d);
+    const TensorRole role = output.has_dim ? TensorRole::query : TensorRole::captured;
+    wanted.push_back({{output.name, output.dtype, role, std::move(shape), false, {}, {}}, true});
+  }
+  return wanted;
 }
 
 std::string extent_text(const Extent& extent) {
@@ -195,7 +201,7 @@ Result<Sizes> check_inputs(const Graph& graph, const std::map<std::string, Tenso
 
 Result<Sizes> check_call(const Graph& graph, const std::map<std::string, TensorLayout>& tensors) {
   std::vector<Wanted> wanted = inputs_of(graph);
-  for (Wanted& output : outputs_of(graph)) wanted.push_back(std::move(output));
+  for (Wanted& output : wanted_outputs(graph)) wanted.push_back(std::move(output));
   return check_tensors(graph, wanted, tensors);
 }
 

@@ -56,9 +56,12 @@ Executable::Executable(Graph graph, Machine machine, std::unique_ptr<Planner> pl
     declared_.push_back({tensor.dtype, tensor.shape, tensor.role != TensorRole::captured, false});
   }
   const Extent b{Size::batch}, h{Size::heads}, s{Size::sq}, d{Size::v_head_dim};
-  names_.insert(names_.end(), {"o", "lse"});
-  declared_.push_back({graph_.info().dtype, {b, h, s, d}, true, true});
-  declared_.push_back({DType::f32, {b, h, s}, false, true});
+  for (const OutputInfo& output : outputs_of(graph_)) {
+    names_.push_back(output.name);
+    std::vector<Extent> shape{b, h, s};
+    if (output.has_dim) shape.push_back(d);
+    declared_.push_back({output.dtype, std::move(shape), output.has_dim, true});
+  }
 }
 
 Result<std::shared_ptr<Executable>> Executable::prepare(const Graph& graph, const Machine& machine,

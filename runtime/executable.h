@@ -47,7 +47,7 @@ class Executable {
 
   const Machine& machine() const { return machine_; }
   const Graph& graph() const { return graph_; }
-  // Of a call's tensors, in their order: "q", "k", "v", captured ones, "o", "lse".
+  // Of a call's tensors, in their order: "q", "k", "v", captured ones, outputs ("o", "lse", ...).
   const std::vector<std::string>& tensor_names() const { return names_; }
   std::span<const DeclaredTensor> tensors() const { return declared_; }
   // The tensors in that order. Diagnostics: those of check_call.

@@ -31,8 +31,8 @@ Launch launch_shape(const TileProgram& program, const Sizes& sizes);
 Result<std::vector<std::byte>> argument_block(const TileProgram& program, const DeviceTensors& tensors,
                                               const Sizes& sizes, Device& device, std::uint64_t counter = 0);
 
-// Everything at once: checks the inputs, uploads them, compiles (with the cache), launches, and downloads "o"
-// and "lse", contiguous. Nothing is launched when a diagnostic is returned.
+// Everything at once: checks the inputs, uploads them, compiles (with the cache), launches, and downloads
+// "o", "lse" and other outputs, contiguous. Nothing is launched when a diagnostic is returned.
 Result<HostTensors> run(const Graph& graph, const Machine& machine, const HostTensors& inputs);
 Result<HostTensors> run(const Graph& graph, const Machine& machine, const HostTensors& inputs,
                         KernelCache& cache);

@@ -55,12 +55,13 @@ Result<HostTensors> run(const Graph& graph, const Machine& machine, const HostTe
   Call call(*machine.device);
   for (const auto& [name, tensor] : inputs)
     if (auto status = call.add(name, tensor.layout, tensor.bytes); !status) return status.errors();
-  const TensorLayout layouts[] = {
-      TensorLayout::contiguous(info.dtype, {sizes->batch, info.heads, sizes->sq, info.v_head_dim}),
-      TensorLayout::contiguous(DType::f32, {sizes->batch, info.heads, sizes->sq})};
-  const char* const names[] = {"o", "lse"};
-  for (int n = 0; n < 2; ++n)
-    if (auto status = call.add(names[n], layouts[n], {}); !status) return status.errors();
+  const std::vector<OutputInfo> wanted = outputs_of(graph);
+  for (const OutputInfo& output : wanted) {
+    std::vector<std::int64_t> shape{sizes->batch, info.heads, sizes->sq};
+    if (output.has_dim) shape.push_back(info.v_head_dim);
+    const TensorLayout layout = TensorLayout::contiguous(output.dtype, std::move(shape));
+    if (auto status = call.add(output.name, layout, {}); !status) return status.errors();
+  }
 
   const auto bytes = (*executable)->workspace_bytes(*sizes);
   if (!bytes) return bytes.errors();
@@ -75,10 +76,10 @@ Result<HostTensors> run(const Graph& graph, const Machine& machine, const HostTe
   if (auto status = (*executable)->launch(*tensors, site); !status) return status.errors();
   if (auto status = machine.device->synchronize(); !status) return status.errors();
   HostTensors outputs;
-  for (const char* name : names) {
-    auto tensor = call.download(name);
+  for (const OutputInfo& output : wanted) {
+    auto tensor = call.download(output.name);
     if (!tensor) return tensor.errors();
-    outputs.emplace(name, std::move(tensor).value());
+    outputs.emplace(output.name, std::move(tensor).value());
   }
   return outputs;
 }

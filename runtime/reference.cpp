@@ -49,6 +49,7 @@ class ReferenceRun {
   std::vector<Real> sums_;  // of the current row, by d
   Real denominator_ = 0;
   double lse_ = 0;
+  double maximum_ = 0;  // of the current row's scores and sink
 };
 
 // The query, key or value tensor [b, heads, length, dim] after its transform.
@@ -102,12 +103,13 @@ void ReferenceRun<Real>::softmax(std::span<const double> scores, std::span<const
   }
   denominator_ = 0;
   lse_ = sink ? *sink : -kInfinity;
+  maximum_ = maximum;
   if (!any || maximum == -kInfinity) return;
   for (std::size_t j = 0; j < scores.size(); ++j) {
     if (allowed[j] == 0) continue;
     const Real weight = std::exp(Real(scores[j]) - Real(maximum));
     denominator_ += weight;
-    weights_[j] = to_storage(double(weight));
+    weights_[j] = double(weight);
   }
   if (sink) denominator_ += std::exp(Real(*sink) - Real(maximum));
   lse_ = double(Real(maximum) + std::log(denominator_));
@@ -121,7 +123,7 @@ void ReferenceRun<Real>::weigh(std::span<const double> scores, std::span<const d
   for (std::size_t j = 0; j < scores.size(); ++j) {
     if (allowed[j] == 0) continue;
     sum += Real(scores[j]);
-    weights_[j] = to_storage(scores[j]);
+    weights_[j] = scores[j];
   }
   denominator_ = kind == NormalizeKind::retention ? std::max(std::abs(sum), Real(1)) : Real(1);
   lse_ = double(std::log(denominator_));
@@ -151,7 +153,7 @@ ReferenceOutputs ReferenceRun<Real>::run() {
   const ProgramInfo& info = graph_.info();
   const NodeId scores = find<Scores>(graph_), normalize = find<Normalize>(graph_),
                weighted = find<Attend>(graph_);
-  const NodeId o = graph_.output("o"), lse = graph_.output("lse");
+  const NodeId o = graph_.output("o"), lse = graph_.output("lse"), max_logit = graph_.output("max_logit");
   ATTNFUSE_CHECK(normalize.valid() && weighted.valid() && o.valid() && lse.valid(),
                  "a program without outputs");
   const NormalizeKind kind = as<Normalize>(graph_.node(normalize))->kind;
@@ -164,6 +166,7 @@ ReferenceOutputs ReferenceRun<Real>::run() {
   RowExpression mask = expression(graph_.operand(normalize, 1), Axis::j, sizes_.skv);
   std::optional<RowExpression> sink;
   if (kind == NormalizeKind::softmax_sink) sink = expression(graph_.operand(normalize, 2), Axis::d, 1);
+  RowExpression weight = expression(graph_.operand(weighted, 0), Axis::j, sizes_.skv);
   RowExpression o_value = expression(o, Axis::d, info.v_head_dim), lse_value = expression(lse, Axis::d, 1);
 
   const auto dim = std::size_t(info.head_dim), v_dim = std::size_t(info.v_head_dim),
@@ -171,7 +174,7 @@ ReferenceOutputs ReferenceRun<Real>::run() {
   std::vector<double> dots(keys), row(v_dim);
   weights_.resize(keys);
   sums_.resize(v_dim);
-  ReferenceOutputs outputs{sizes_, {}, {}};
+  ReferenceOutputs outputs{sizes_, {}, {}, {}};
   Position at;
   std::size_t query_row = 0;
   for (at[Axis::b] = 0; at[Axis::b] < sizes_.batch; ++at[Axis::b])
@@ -189,10 +192,14 @@ ReferenceOutputs ReferenceRun<Real>::run() {
           softmax(score(at, dots), allowed, sink_value);
         else
           weigh(score(at, dots), allowed, kind);
+        const std::span<const double> weights = weight(at, weights_);
+        for (std::size_t j = 0; j < keys; ++j)
+          if (allowed[j] != 0) weights_[j] = to_storage(weights[j]);
         attend(v.data() + first_key * v_dim, allowed);
         std::copy(sums_.begin(), sums_.end(), row.begin());
         for (double value : o_value(at, row)) outputs.o.push_back(to_storage(value));
         outputs.lse.push_back(lse_value(at, {&lse_, 1})[0]);
+        if (max_logit.valid()) outputs.max_logit.push_back(maximum_);
       }
     }
   return outputs;

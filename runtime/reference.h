@@ -15,8 +15,9 @@ enum class Rounding : std::uint8_t { none, naive };
 // Row-major values. Rounding::none: as computed, in double; naive: o rounded to the dtype, lse to f32.
 struct ReferenceOutputs {
   Sizes sizes;
-  std::vector<double> o;    // [b,h,sq,v_head_dim]
-  std::vector<double> lse;  // [b,h,sq]
+  std::vector<double> o;          // [b,h,sq,v_head_dim]
+  std::vector<double> lse;        // [b,h,sq]
+  std::vector<double> max_logit;  // [b,h,sq], of programs that have it
 };
 
 // Inputs by name: q, k, v and the captured tensors. Diagnostics as check_inputs.
@@ -26,7 +27,7 @@ Result<ReferenceOutputs> reference(const Graph& graph, const HostTensors& inputs
 // Shapes, dtypes and strides of all inputs against the program: "input.missing", "input.dtype",
 // "input.shape", "input.stride", "input.unknown".
 Result<Sizes> check_inputs(const Graph& graph, const std::map<std::string, TensorLayout>& inputs);
-// The same of a whole call, with its outputs "o" [b,h,sq,v_head_dim] and "lse" [b,h,sq]: also
+// The same of a whole call, with its outputs "o" [b,h,sq,v_head_dim], "lse" and others [b,h,sq]: also
 // "output.missing", "output.dtype", "output.shape", "output.stride".
 Result<Sizes> check_call(const Graph& graph, const std::map<std::string, TensorLayout>& tensors);
 // Also that each tensor holds the bytes its layout spans: "input.bytes".

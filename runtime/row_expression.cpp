@@ -9,7 +9,7 @@ namespace {
 
 bool is_leaf(const Node& node) {
   return as<Input>(node) || as<Scores>(node) || as<Normalize>(node) || as<Attend>(node) ||
-         as<LogSumExp>(node);
+         as<LogSumExp>(node) || as<RowMax>(node);
 }
 
 // Nodes that `root` needs, down to leaves. Operands have smaller numbers than their users.
@@ -102,7 +102,7 @@ void RowExpression::evaluate(Step& step, const Position& at, std::span<const dou
           },
           [&](const Apply& apply) {
             const ScalarOpInfo& op = info(apply.op);
-            double x[3] = {};
+            double x[kMaxArity] = {};
             const std::size_t arity = step.operands.size();
             fill([&](std::size_t n) {
               for (std::size_t operand = 0; operand < arity; ++operand)
@@ -126,6 +126,7 @@ void RowExpression::evaluate(Step& step, const Position& at, std::span<const dou
           [&](const Normalize& leaf_kind) { copy_leaf(leaf_kind); },
           [&](const Attend& leaf_kind) { copy_leaf(leaf_kind); },
           [&](const LogSumExp& leaf_kind) { copy_leaf(leaf_kind); },
+          [&](const RowMax& leaf_kind) { copy_leaf(leaf_kind); },
       },
       node.kind);
   if (in_f32_ && node.type == ValueType::f32)

@@ -40,6 +40,8 @@ class Dialect {
   virtual void store_chunk(SourceWriter& out, const std::string& array, const std::string& tensor,
                            DType dtype, const std::string& offset) const = 0;
   virtual std::string barrier(Scope scope) const = 0;
+  // Of the threads that run the body at hand: the workgroup's, or a role's (of one group).
+  virtual std::string group_barrier(const TileWriter& writer) const;
   // The value that the lane at exclusive-or `distance` holds.
   virtual std::string exchange(const std::string& value, int distance) const = 0;
   // Aligned neighbours among which exchange() works; every lane of the warp must take part.

@@ -50,6 +50,7 @@ void Dialect::take(TileWriter& writer, const Take&) const { writer.out().line(ba
 void Dialect::mma(TileWriter& writer, const Mma& mma) const { writer.multiply_elements(mma); }
 void Dialect::move(TileWriter& writer, const Move& move) const { writer.move_elements(move); }
 void Dialect::store(TileWriter& writer, const Store& store) const { writer.store_elements(store); }
+std::string Dialect::group_barrier(const TileWriter&) const { return barrier(Scope::workgroup); }
 void Dialect::chain(TileWriter&, const Chain&) const {}
 void Dialect::scrub(TileWriter& writer, const Scrub& scrub) const { writer.scrub_elements(scrub); }
 

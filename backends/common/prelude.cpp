@@ -49,6 +49,27 @@ AF_FN float af_cos(float x) { return af_turned(x, 1); }
 )";
 }
 
+std::string_view prelude_of(const Graph& expressions) {
+  for (std::uint32_t v = 0; v < expressions.size(); ++v)
+    if (const auto* apply = as<Apply>(expressions.node({v})); apply && apply->op == ScalarOp::philox)
+      return R"(// Philox4x32-10 at counter (j, i, n, 0) with key (seed, 0): 24 bits of its first word, as a fraction.
+AF_FN float af_philox(int seed, int n, int i, int j) {
+  af_u32 c0 = af_u32(j), c1 = af_u32(i), c2 = af_u32(n), c3 = 0u, key0 = af_u32(seed), key1 = 0u;
+  for (int round = 0; round < 10; ++round) {
+    af_u64 a = af_u64(0xD2511F53u) * af_u64(c0), b = af_u64(0xCD9E8D57u) * af_u64(c2);
+    c0 = af_u32(b >> 32) ^ c1 ^ key0;
+    c1 = af_u32(b);
+    c2 = af_u32(a >> 32) ^ c3 ^ key1;
+    c3 = af_u32(a);
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+  }
+  return float(c0 >> 8) * 5.9604644775390625e-8f;
+}
+)";
+  return {};
+}
+
 std::string_view tanh_prelude() {
   return R"(AF_FN float af_tanh(float x) {
   float a = af_abs(x), z = x * x;

@@ -6,8 +6,12 @@
 
 #include <string_view>
 
+#include "ir/graph.h"
+
 namespace attnfuse {
 std::string_view common_prelude();
+// What the expressions need beside it.
+std::string_view prelude_of(const Graph& expressions);
 // tanh from a backend's af_exp2 and af_abs, for languages without an accurate one; after its prelude.
 std::string_view tanh_prelude();
 }  // namespace attnfuse

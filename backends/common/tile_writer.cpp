@@ -161,6 +161,22 @@ std::optional<TileWriter::PairCall> TileWriter::pair_call(const Map& s) const {
   return PairCall{function, literal(factor)};
 }
 
+std::string TileWriter::value_at(NodeId value, const Tile& over, const std::string& reg) {
+  for (const auto& [dim, axis] : {std::pair{over.row, TileAxis::row}, std::pair{over.col, TileAxis::col}}) {
+    if ((axis == TileAxis::row ? over.rows : over.cols) == 1 || !reads_coordinate(value, dim.axis)) continue;
+    const std::string_view n = name(dim.axis);
+    const std::string step = register_position(over, axis, reg);
+    if (reads_variable(value, fmt::format("{}_step", n)))
+      out_.line(fmt::format("const int {}_step = {};", n, step));
+    if (reads_index(value, dim.axis))
+      out_.line(step == "0" ? fmt::format("const int {0} = {0}_at;", n)
+                            : fmt::format("const int {0} = {0}_at + {1};", n, step));
+  }
+  return expression(value, {[&](const std::string& variable) { return element_of(variable, over, reg); },
+                            [](Axis axis) { return std::string(name(axis)); },
+                            {}});
+}
+
 void TileWriter::write(const Map& s) {
   const Tile& to = tile(s.to);
   const int count = std::get<FragmentLayout>(to.layout).register_count();
@@ -172,28 +188,23 @@ void TileWriter::write(const Map& s) {
     return;
   }
   const bool has_coordinates = open_coordinates(to, s.value);
-  const auto value_at = [&](const std::string& reg) {
-    for (const auto& [dim, axis] : {std::pair{to.row, TileAxis::row}, std::pair{to.col, TileAxis::col}}) {
-      if ((axis == TileAxis::row ? to.rows : to.cols) == 1 || !reads_coordinate(s.value, dim.axis)) continue;
-      const std::string_view n = name(dim.axis);
-      const std::string step = register_position(to, axis, reg);
-      if (reads_variable(s.value, fmt::format("{}_step", n)))
-        out_.line(fmt::format("const int {}_step = {};", n, step));
-      if (reads_index(s.value, dim.axis))
-        out_.line(step == "0" ? fmt::format("const int {0} = {0}_at;", n)
-                              : fmt::format("const int {0} = {0}_at + {1};", n, step));
-    }
-    return expression(s.value, {[&](const std::string& variable) { return element_of(variable, to, reg); },
-                                [](Axis axis) { return std::string(name(axis)); },
-                                {}});
-  };
   if (to.type == DType::f16 || to.type == DType::bf16) {  // two to a register
     open_loop(fmt::format("for (int r = {}; r < {}; r += 2)", first, end));
-    out_.line(fmt::format("{}[r / 2] = af_pack_{}({}, {});", to.name, name(to.type), value_at("r"),
-                          value_at("(r + 1)")));
+    std::string low, high;
+    if (has_coordinates) {
+      out_.line("float pair[2];");
+      open_registers(2, "half");
+      const std::string value = value_at(s.value, to, "(r + half)");
+      out_.line(fmt::format("pair[half] = {};", value));
+      out_.close();
+      low = "pair[0]", high = "pair[1]";
+    } else {
+      low = value_at(s.value, to, "r"), high = value_at(s.value, to, "(r + 1)");
+    }
+    out_.line(fmt::format("{}[r / 2] = af_pack_{}({}, {});", to.name, name(to.type), low, high));
   } else {
     open_loop(fmt::format("for (int r = {}; r < {}; ++r)", first, end));
-    const std::string value = value_at("r");
+    const std::string value = value_at(s.value, to, "r");
     out_.line(fmt::format("{}[r] = {};", to.name, value));
   }
   out_.close();
@@ -216,17 +227,20 @@ void TileWriter::write(const RowReduce& s) {
   const auto& layout = std::get<FragmentLayout>(from.layout);
   if (!s.accumulate)
     dialect_.fill(*this, Fill{s.to, s.op == ReduceOp::max ? -std::numeric_limits<double>::infinity() : 0});
-  const bool pairs = !layout.registers.empty() && layout.registers[0] == Digit{2, TileAxis::col, 1};
+  const bool pairs =
+      !s.value.valid() && !layout.registers.empty() && layout.registers[0] == Digit{2, TileAxis::col, 1};
   const std::string own = fmt::format("{}[{}]", to.name, vector_index(from, TileAxis::row, "r"));
+  const bool has_coordinates = s.value.valid() && open_coordinates(from, s.value);
   if (pairs)
     open_loop(fmt::format("for (int r = 0; r < {}; r += 2)", layout.register_count()));
   else
     open_registers(layout.register_count());
-  const std::string first = from.name + "[r]";
-  out_.line(fmt::format(
-      "{} = {};", own,
-      combine(s.op, own, pairs ? grouped(combine(s.op, first, from.name + "[r + 1]"), s.op) : first)));
+  const std::string first = s.value.valid() ? value_at(s.value, from, "r") : from.name + "[r]";
+  const std::string term = pairs ? combine(s.op, first, from.name + "[r + 1]") : first;
+  out_.line(fmt::format("{} = {};", own,
+                        combine(s.op, own, pairs || s.value.valid() ? grouped(term, s.op) : term)));
   out_.close();
+  if (has_coordinates) out_.close();
   if (s.across_lanes) combine_lanes(to, s.op, layout);
 }
 
@@ -247,44 +261,6 @@ void TileWriter::scrub_elements(const Scrub& s) {
   out_.line(fmt::format("{} = {}(0.0f);", element, "af_to_" + std::string(name(t.type))));
   out_.line(dialect_.raise(s.flag));
   out_.close();
-  out_.close();
-}
-
-// A thread takes columns: it looks at the values of every key, and adds the few that are not finite to the
-// rows that may see them.
-void TileWriter::write(const Restore& s) {
-  const ProgramInfo& info = program_.info;
-  const bool in_place = s.in.valid();
-  const std::string raised = dialect_.is_raised(s.flag);
-  out_.open(fmt::format("if ({})", in_place ? dialect_.any_lane(raised) : raised));
-  const auto open_rolled = [&](const std::string& header) {
-    if (const std::string roll = dialect_.roll(); !roll.empty()) out_.line(roll);
-    out_.open(header);
-  };
-  open_rolled(fmt::format("for (int d = thread; d < {}; d += {})", info.v_head_dim, threads()));
-  open_rolled(fmt::format("for (int j = {}; j < {}; ++j)", scalar(s.begin), scalar(s.end)));
-  for (const Channel& channel : program_.channels)
-    if (channel.source == s.value) {
-      const std::string element = source_element(channel);
-      out_.line(fmt::format("const float v_jd = {};", element));
-    }
-  out_.line("if (af_is_finite_f32(v_jd)) continue;");
-  open_rolled(fmt::format("for (int i = {0}; i < {0} + {1} && i < {2}; ++i)", scalar(s.first_row),
-                          program_.schedule.block_q, scalar(s.row_limit)));
-  out_.open(fmt::format("if ({})", scalar(s.mask)));
-  if (in_place) {
-    const Tile& to = tile(s.in);
-    const std::string at = shared_index(to, fmt::format("i - {}", scalar(s.first_row)), "d");
-    out_.line(
-        fmt::format("{0}[{1}] = af_to_{2}(af_from_{2}({0}[{1}]) + v_jd);", array_of(to), at, name(to.type)));
-  } else {
-    const std::string at =
-        fmt::format("{} + {} * args.{}_stride_s + d", base_of(s.output), dialect_.int64("i"), s.output);
-    dialect_.store_global(out_, s.output, info.dtype, at,
-                          fmt::format("{} + v_jd", dialect_.load_global(s.output, info.dtype, at)));
-  }
-  for (int n = 0; n < 4; ++n) out_.close();
-  if (in_place) dialect_.mended(*this);
   out_.close();
 }
 

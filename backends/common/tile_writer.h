@@ -123,6 +123,7 @@ class TileWriter {
   void write(const Move& s) { dialect_.move(*this, s); }
   void write(const Mma& s) { dialect_.mma(*this, s); }
   void write(const Map& s);
+  void write(const PairColumns& s);
   void write(const RowReduce& s);
   void write(const LaneReduce& s);
   void write(const ScaleRows& s) { dialect_.scale_rows(*this, s); }
@@ -148,6 +149,10 @@ class TileWriter {
   bool open_coordinates(const Tile& tile, NodeId value);
   void combine_lanes(const Tile& vector, ReduceOp op, const FragmentLayout& layout);
   std::string element_of(const std::string& name, const Tile& over, const std::string& reg);
+  // The value of an expression at register `reg` of a tile; after open_coordinates.
+  std::string value_at(NodeId value, const Tile& over, const std::string& reg);
+  std::string inside_output(const Tile& tile, NodeId row_limit);
+  void open_rolled(const std::string& header);
 
   const TileProgram& program_;
   const Dialect& dialect_;

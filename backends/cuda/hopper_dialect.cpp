@@ -89,6 +89,8 @@ class Uses {
   void visit(const T&) {}
   void visit(const Fill& s) { use(s.tile); }
   void visit(const Map& s) { use(s.to); }
+  void visit(const PairColumns& s) { use(s.to); }
+  void visit(const RowReduce& s) { use(s.to); }
   void visit(const Mma& s) { use(s.accumulator), use(s.a), use(s.b); }
   void visit(const Move& s) { use(s.to), use(s.from); }
   void visit(const Acquire& s) { use(s.channel); }
@@ -369,6 +371,13 @@ void HopperDialect::turn(TileWriter& writer, const Turn& turn) const {
   const int groups = writer.program().schedule.groups, threads = 2 * writer.threads();
   writer.out().line(turn.pass ? fmt::format("af_named_arrive(1 + (group + 1) % {}, {});", groups, threads)
                               : fmt::format("af_named_sync(1 + group, {});", threads));
+}
+
+// Named barriers 1, 2, ... are the groups' turns.
+std::string HopperDialect::group_barrier(const TileWriter& writer) const {
+  const int groups = writer.program().schedule.groups;
+  return groups > 1 ? fmt::format("af_named_sync({} + group, {});", 1 + groups, writer.threads())
+                    : fmt::format("af_named_sync(1, {});", writer.threads());
 }
 
 std::string HopperDialect::any_lane(const std::string& condition) const {

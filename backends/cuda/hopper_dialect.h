@@ -11,6 +11,7 @@ class HopperDialect : public CudaDialect {
   void begin(TileWriter& writer) const override;
   // The compiler would compute the sums with all registers' parts ahead of the loops, and keep them.
   std::string anchor(const std::string& text) const override { return "af_opaque(" + text + ")"; }
+  std::string group_barrier(const TileWriter& writer) const override;
   std::string any_lane(const std::string& condition) const override;
   void mended(TileWriter& writer) const override;
   void store(TileWriter& writer, const Store& store) const override;

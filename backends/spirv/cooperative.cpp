@@ -102,11 +102,43 @@ void CooperativeDialect::mma(TileWriter& writer, const Mma& mma) const {
 void CooperativeDialect::move(TileWriter& writer, const Move& move) const {
   const Tile &to = writer.tile(move.to), &from = writer.tile(move.from);
   if (!is_opaque(from)) return GlslDialect::move(writer, move);
+  if (move.via.valid()) return move_by_way(writer, move);
   const Blocks blocks(writer.program());
   blocks.open(writer, from);
   writer.out().line(fmt::format("coopMatStore({}, {});", blocks.element(from),
                                 Blocks::place(to, blocks.row("m"), fmt::format("n * {}", blocks.unit().n))));
   Blocks::close(writer);
+}
+
+// A subgroup touches its own rows only.
+void CooperativeDialect::move_by_way(TileWriter& writer, const Move& move) const {
+  const Tile &to = writer.tile(move.to), &from = writer.tile(move.from), &via = writer.tile(move.via);
+  SourceWriter& out = writer.out();
+  const int count = std::get<FragmentLayout>(to.layout).register_count();
+  for (int first = 0; first < from.cols; first += via.cols) {
+    const int cols = std::min(via.cols, from.cols - first);
+    stage_columns(writer, from, via, first, cols);
+    writer.open_registers(count);
+    out.line(fmt::format("const int col = {} - {};", writer.position(to, TileAxis::col, "r"), first));
+    out.line(fmt::format("if (col >= 0 && col < {}) {}[r] = {}[{}];", cols, to.name, via.name,
+                         TileWriter::shared_index(via, writer.position(to, TileAxis::row, "r"), "col")));
+    out.close();
+  }
+}
+
+// Columns [first, first + cols) of an opaque tile to those of a shared one.
+void CooperativeDialect::stage_columns(TileWriter& writer, const Tile& from, const Tile& via, int first,
+                                       int cols) const {
+  const Blocks blocks(writer.program());
+  SourceWriter& out = writer.out();
+  const int step = blocks.unit().n;
+  out.line(barrier(Scope::warp));
+  writer.open_registers(blocks.rows(), "m");
+  writer.open_registers(cols / step, "n");
+  out.line(fmt::format("coopMatStore({}[n + {} + {} * m], {});", from.name, first / step, blocks.cols(from),
+                       Blocks::place(via, blocks.row("m"), fmt::format("n * {}", step))));
+  Blocks::close(writer);
+  out.line(barrier(Scope::warp));
 }
 
 // With stride 0 every column of the loaded matrix is the vector of factors.
@@ -131,18 +163,11 @@ void CooperativeDialect::store(TileWriter& writer, const Store& store) const {
   if (!is_opaque(from)) return GlslDialect::store(writer, store);
   const Tile& via = writer.tile(store.via);
   const TileProgram& program = writer.program();
-  const Blocks blocks(program);
   SourceWriter& out = writer.out();
-  const int step = blocks.unit().n, rows = program.schedule.rows_per_warp;
+  const int rows = program.schedule.rows_per_warp;
   for (int first = 0; first < from.cols; first += via.cols) {
     const int cols = std::min(via.cols, from.cols - first);
-    out.line(barrier(Scope::warp));
-    writer.open_registers(blocks.rows(), "m");
-    writer.open_registers(cols / step, "n");
-    out.line(fmt::format("coopMatStore({}[n + {} + {} * m], {});", from.name, first / step, blocks.cols(from),
-                         Blocks::place(via, blocks.row("m"), fmt::format("n * {}", step))));
-    Blocks::close(writer);
-    out.line(barrier(Scope::warp));
+    stage_columns(writer, from, via, first, cols);
     out.open(fmt::format("for (int e = lane; e < {}; e += {})", rows * cols, program.target.warp_size));
     out.line(fmt::format("const int row = warp * {} + e / {}, col = e % {}, d = {} + col;", rows, cols, cols,
                          first));

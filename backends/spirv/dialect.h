@@ -57,6 +57,10 @@ class CooperativeDialect : public GlslDialect {
   void move(TileWriter& writer, const Move& move) const override;
   void scale_rows(TileWriter& writer, const ScaleRows& scale) const override;
   void store(TileWriter& writer, const Store& store) const override;
+
+ private:
+  void move_by_way(TileWriter& writer, const Move& move) const;
+  void stage_columns(TileWriter& writer, const Tile& from, const Tile& via, int first, int cols) const;
 };
 
 }  // namespace attnfuse::spirv

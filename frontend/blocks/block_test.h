@@ -38,6 +38,9 @@ class StageValues {
   double key(const At& at) { return value(graph_.operand(find<Scores>(graph_), 1), at); }
   double scored(const At& at) { return value(graph_.operand(find<Normalize>(graph_), 0), at); }
   bool allowed(const At& at) { return value(graph_.operand(find<Normalize>(graph_), 1), at) != 0; }
+  // Of an unnormalized weight `score`; of an output row.
+  double weight(const At& at) { return value(graph_.operand(find<Attend>(graph_), 0), at); }
+  double output(const At& at) { return value(graph_.operand(graph_.output("o"), 0), at); }
   double sink(const At& at) { return value(graph_.operand(find<Normalize>(graph_), 2), at); }
   const Graph& graph() const { return graph_; }
 
@@ -68,8 +71,8 @@ class StageValues {
     context.sizes[std::size_t(Size::skv)] = at.skv;
     context.leaf = [&](NodeId id) {
       const Node& node = graph_.node(id);
-      if (as<Scores>(node)) return score;
-      if (as<Input>(node)) return row[std::size_t(at.d)];
+      if (as<Scores>(node) || as<Normalize>(node)) return score;
+      if (as<Input>(node) || as<Attend>(node)) return row[std::size_t(at.d)];
       At other = at;
       if (as<Reduce>(node)) {
         double sum = 0;

@@ -36,6 +36,10 @@ extern const Block kRelu;
 extern const Block kSilu;
 extern const Block kRetention;
 extern const Block kNone;
+extern const Block kDropout;
+extern const Block kGated;
+extern const Block kInverseRope;
+extern const Block kMaxLogit;
 
 inline constexpr double kMostKeys = 1 << 30;
 

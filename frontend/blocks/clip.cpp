@@ -6,7 +6,7 @@
 namespace attnfuse {
 namespace {
 
-constexpr Stage kStages[] = {Stage::query, Stage::key, Stage::value};
+constexpr Stage kStages[] = {Stage::query, Stage::key, Stage::value, Stage::output};
 constexpr Parameter kParameters[] = {
     {.name = "c",
      .kind = ParameterKind::number,

@@ -1,5 +1,5 @@
-// norm(kind, weight, bias, eps, unit_offset, inverse): rows of one head brought to one size, before or after
-// rope as its line stands:
+// norm(kind, weight, bias, eps, unit_offset, inverse): rows of one head brought to one size, of queries, keys
+// and values before or after rope as its line stands, of outputs for Differential Transformer and RetNet:
 //
 //   rms    x / sqrt(mean of x^2 + eps) (Qwen3, Gemma-3; Llama-4 after rope, without weight)
 //   layer  (x - mean) / sqrt(variance + eps) (Cohere, ViT-22B)
@@ -15,7 +15,7 @@
 namespace attnfuse {
 namespace {
 
-constexpr Stage kStages[] = {Stage::query, Stage::key, Stage::value};
+constexpr Stage kStages[] = {Stage::query, Stage::key, Stage::value, Stage::output};
 constexpr Choice kKinds[] = {{"rms"}, {"layer"}, {"l2"}};
 constexpr Choice kOffsets[] = {{"no"}, {"yes"}};
 constexpr TensorAxis kAxes[] = {{"heads of the stage"}, {"head_dim"}};
@@ -60,12 +60,17 @@ Value sum_over_d(const BlockInput& input, const Value& x) {
           input.emitter.graph.add(Reduce{ReduceOp::sum}, {x.node(input.emitter)}, input.emitter.where)};
 }
 
+bool has_query_heads(const BlockInput& input) {
+  return input.stage == Stage::query || input.stage == Stage::output;
+}
+Size row_size(const BlockInput& input) {
+  return input.stage == Stage::value || input.stage == Stage::output ? Size::v_head_dim : Size::head_dim;
+}
+
 // The tensor has one number for every element of the head, or one for each head too.
 bool fits(const BlockInput& input, std::string_view parameter) {
   const ProgramInfo& info = input.emitter.graph.info();
-  const bool is_value = input.stage == Stage::value;
-  const Size sizes[] = {input.stage == Stage::query ? Size::heads : Size::kv_heads,
-                        is_value ? Size::v_head_dim : Size::head_dim};
+  const Size sizes[] = {has_query_heads(input) ? Size::heads : Size::kv_heads, row_size(input)};
   const TensorInfo& tensor = input.emitter.graph.tensor(input.arguments.tensor(parameter));
   for (std::size_t k = 0; k < tensor.shape.size(); ++k) {
     const Size wanted = sizes[2 - tensor.shape.size() + k];
@@ -73,10 +78,11 @@ bool fits(const BlockInput& input, std::string_view parameter) {
     const auto* number = std::get_if<std::int64_t>(&tensor.shape[k].value);
     const auto* size = std::get_if<Size>(&tensor.shape[k].value);
     if (number ? *number == 1 || *number == extent : info.size(*size) == extent) continue;
-    input.mistake("block.argument-tensor",
-                  fmt::format("{} of norm must be a tensor f32[{}, {}] in a {} line", parameter,
-                              name(sizes[0]), name(sizes[1]), name(input.stage)),
-                  "the first dimension may be left out, and any may be 1");
+    input.mistake(
+        "block.argument-tensor",
+        fmt::format("{} of norm must be a tensor f32[{}, {}] in {} {} line", parameter, name(sizes[0]),
+                    name(sizes[1]), input.stage == Stage::output ? "an" : "a", name(input.stage)),
+        "the first dimension may be left out, and any may be 1");
     return false;
   }
   return true;
@@ -86,8 +92,7 @@ Value expand(const BlockInput& input) {
   const Arguments& arguments = input.arguments;
   for (std::string_view parameter : {"weight", "bias"})
     if (arguments.has(parameter) && !fits(input, parameter)) return input.x;
-  const int dim =
-      *input.emitter.graph.info().size(input.stage == Stage::value ? Size::v_head_dim : Size::head_dim);
+  const int dim = *input.emitter.graph.info().size(row_size(input));
   const std::size_t kind = arguments.choice("kind");
   const bool is_layer = kind == 1;
   const Value centered = is_layer ? input.x - sum_over_d(input, input.x) * (1.0 / dim) : input.x;
@@ -98,7 +103,7 @@ Value expand(const BlockInput& input) {
     const Value squares = sum_over_d(input, centered * centered);
     result = centered * rsqrt((kind == 2 ? squares : squares * (1.0 / dim)) + arguments.number("eps"));
   }
-  const Value head = input.index(input.stage == Stage::query ? Axis::h : Axis::g), d = input.index(Axis::d);
+  const Value head = input.index(has_query_heads(input) ? Axis::h : Axis::g), d = input.index(Axis::d);
   if (arguments.has("weight")) {
     const Value weight = input.element("weight", {head, d});
     result = result * (arguments.choice("unit_offset") == 1 ? 1.0 + weight : weight);

@@ -24,6 +24,7 @@ namespace attnfuse {
 namespace {
 
 constexpr Stage kStages[] = {Stage::query, Stage::key, Stage::value};
+constexpr Stage kInverseStages[] = {Stage::output};
 
 constexpr Parameter position_parameter(std::string_view name, std::string_view fallback) {
   return {.name = name,
@@ -58,7 +59,7 @@ const Parameter kParameters[] = {
      .kind = ParameterKind::index,
      .presence = Presence::optional,
      .about = "the position of the row, on the first axis",
-     .fallback_about = "j for keys, i + skv - sq for queries"},
+     .fallback_about = "j for keys, i + skv - sq for queries and outputs"},
     {.name = "offset",
      .kind = ParameterKind::index,
      .presence = Presence::optional,
@@ -118,7 +119,8 @@ Value position_of(const BlockInput& input, const PairAxes& axes, const Value& pa
   return axes.choose(pair, positions);
 }
 
-Value expand(const BlockInput& input) {
+// direction: 1 turns, -1 turns back.
+Value turned(const BlockInput& input, double direction) {
   const std::optional<RotaryElements> elements = RotaryElements::read(input, true);
   const std::optional<PairAxes> axes = elements ? PairAxes::read(input, elements->pairs) : std::nullopt;
   if (!axes) return input.x;
@@ -134,21 +136,26 @@ Value expand(const BlockInput& input) {
       input.arguments.has("denominator") ? input.arguments.number("denominator") : 2.0 * elements->pairs;
   const Value plain = base_frequency(input, *axes, pair, n);
   const Frequency frequency = scaled_frequency(input, plain, pair, input.arguments.number("theta"), n);
-  const Value sign = select(elements->is_first(d), -1.0, 1.0);
+  const Value sign = select(elements->is_first(d), -direction, direction);
   const Value angle = at * (frequency.turn * sign);
   const Value own = input.x * cos(angle);
   const Value other = partner * sin(angle);
   const Value sum = own + other;
-  const Value turned = frequency.factor == 1 ? sum : sum * frequency.factor;
-  return select(elements->turns(d), turned, input.x);
+  const double factor = direction > 0 ? frequency.factor : 1 / frequency.factor;
+  const Value result = factor == 1 ? sum : sum * factor;
+  return select(elements->turns(d), result, input.x);
 }
+
+Value expand(const BlockInput& input) { return turned(input, 1); }
+Value expand_inverse(const BlockInput& input) { return turned(input, -1); }
 
 }  // namespace
 
 std::optional<RotaryElements> RotaryElements::read(const BlockInput& input, bool has_start_and_distance) {
   const Arguments& arguments = input.arguments;
-  const int head =
-      *input.emitter.graph.info().size(input.stage == Stage::value ? Size::v_head_dim : Size::head_dim);
+  const bool is_value = input.stage == Stage::value;
+  const int head = *input.emitter.graph.info().size(
+      is_value || input.stage == Stage::output ? Size::v_head_dim : Size::head_dim);
   RotaryElements result{};
   result.head_dim = head;
   result.style = arguments.choice("pairs") == 0 ? RotaryPairs::half : RotaryPairs::interleaved;
@@ -208,8 +215,8 @@ Value RotaryElements::turns(const Value& d) const {
 
 Value row_position(const BlockInput& input) {
   Value result = input.arguments.has("position") ? input.arguments.value("position")
-                 : input.stage == Stage::query   ? input.query_position()
-                                                 : input.index(Axis::j);
+                 : input.stage == Stage::query || input.stage == Stage::output ? input.query_position()
+                                                                               : input.index(Axis::j);
   if (input.arguments.has("offset")) result = result + input.arguments.value("offset");
   return result;
 }
@@ -225,6 +232,19 @@ constinit const Block kRope{
         "\\end{pmatrix}, \\quad a = \\mathrm{pos} \\cdot \\theta^{-2p/n}",
     .source = "Su et al., RoFormer (2021); scalings: YaRN (2023), LongRoPE (2024), Llama-3.1; axes: Qwen2-VL",
     .expand = expand,
+};
+
+constinit const Block kInverseRope{
+    .name = "inverse_rope",
+    .stages = kInverseStages,
+    .parameters = kParameters,
+    .about = "Turns the output back by the query's position, where keys that were turned serve as values.",
+    .math = "(x, y) -> (x cos a + y sin a, y cos a - x sin a), a = position * theta^(-2p/dims)",
+    .latex =
+        "\\begin{pmatrix} \\cos a & \\sin a \\\\ -\\sin a & \\cos a \\end{pmatrix} \\begin{pmatrix} x \\\\ y "
+        "\\end{pmatrix}, \\quad a = \\mathrm{pos} \\cdot \\theta^{-2p/n}",
+    .source = "DeepSeek-V4; rotations as in Su et al., RoFormer (2021)",
+    .expand = expand_inverse,
 };
 
 }  // namespace attnfuse

@@ -6,6 +6,8 @@
 #include "frontend/cli/command.h"
 #include "frontend/cli/rotation.h"
 #include "passes/data_bounds.h"
+#include "passes/passes.h"
+#include "passes/pipelined_tiles.h"
 
 namespace attnfuse::cli {
 namespace {
@@ -46,6 +48,14 @@ std::string schedule_text(const TileProgram& program) {
   text += fmt::format("shared     {} of {} bytes\n", f.shared_bytes, t.shared_bytes);
   text += fmt::format("registers  {} of {} a thread (estimate)\n", f.registers, t.registers_per_thread);
   return text;
+}
+
+// Why a target's schedule with roles is not used, where the program itself is the reason.
+std::string refusal_text(const Graph& graph, const Target& target) {
+  if (!target.pipeline) return {};
+  const auto optimized = run_graph_passes(graph);
+  const std::string why = optimized ? pipeline_refusal(*optimized, target) : "";
+  return why.empty() ? "" : fmt::format("           not {}: {}\n", target.pipeline->schedule, why);
 }
 
 std::string resources_text(const Backend& backend, const TileProgram& program) {
@@ -97,7 +107,8 @@ int explain(const Options& options) {
   const TileProgram* const program = &programs->back().program;
 
   const auto map = bench::tile_map(spec->graph, *sizes, program->schedule.block_q, program->schedule.block_k);
-  std::string text = schedule_text(*program) + resources_text(*find_backend(target->backend), *program) +
+  std::string text = schedule_text(*program) + refusal_text(spec->graph, *target) +
+                     resources_text(*find_backend(target->backend), *program) +
                      tiles_text(spec->graph, map, *sizes, program->schedule);
   if (const auto optimized = run_graph_passes(spec->graph); optimized && has_data_bounds(*optimized))
     text += "bounds     of each query tile's keys by a kernel ahead of attention: the mask reads data\n";

@@ -98,8 +98,7 @@ int run(Options options) {
 
   const int result = options.check ? check(spec->graph, *call, *observed) : kDone;
   if (!options.outputs.empty())
-    if (auto status = write_safetensors(options.outputs, {{"o", observed->o}, {"lse", observed->lse}});
-        !status)
+    if (auto status = write_safetensors(options.outputs, observed->outputs); !status)
       return fail(status.errors());
   return result;
 }
@@ -118,7 +117,7 @@ Command run_command() {
                   {"--seed", &options->seed, "Seed of the random inputs"},
                   {"--inputs", &options->inputs,
                    "Safetensors file with q, k, v and captured tensors by name"},
-                  {"--outputs", &options->outputs, "Safetensors file to write o and lse to"},
+                  {"--outputs", &options->outputs, "Safetensors file to write o, lse and other outputs to"},
                   rotation_option(options->rotation, Sizing::known),
                   {"--check", &options->check, "Compare with the double-precision reference"},
                   schedule_option(options->schedule)},

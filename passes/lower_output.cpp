@@ -1,0 +1,58 @@
+// What happens to rows of the output before they are stored: the output expression, on the accumulator's
+// registers. Reductions over d become row vectors, partners along d a tile of their own, what is the same for
+// a whole row is computed once a row, and the rest is one map.
+#include <fmt/format.h>
+
+#include "ir/algorithm.h"
+#include "passes/forward_lowering.h"
+
+namespace attnfuse {
+
+void ForwardLowering::add_output(Body& body, TileId tile, NodeId first_row, NodeId trusted) {
+  if (!has_output()) return;
+  const NodeId own = tile_element(tile), limit = size(Size::sq);
+  const Tile rows = program_.tile(tile);
+  const auto& layout = std::get<FragmentLayout>(rows.layout);
+  std::map<NodeId, NodeId> known{{attend_, own}};
+  // Columns past the head's end add nothing.
+  const auto inside = [&](NodeId value, ReduceOp reduce) {
+    if (rows.cols == program_.info.v_head_dim) return value;
+    const double nothing = reduce == ReduceOp::sum ? 0 : -std::numeric_limits<double>::infinity();
+    const NodeId is_inside = op(ScalarOp::ilt, {g().index(Axis::d), i32(program_.info.v_head_dim)});
+    return op(ScalarOp::select, {is_inside, value, f32(nothing)});
+  };
+  int pairs = 0, reductions = 0;
+  for (NodeId id : cone(g(), {output_root_})) {
+    if (const auto* found = as<Partner>(g().node(id))) {
+      const Partner partner = *found;
+      Tile other = rows;
+      other.name = fmt::format("{}_pair_{}", rows.name, pairs++);
+      const bool in_registers = !paired_registers(layout, partner).empty();
+      const PairColumns pair{add_tile(std::move(other)), tile,      partner,
+                             in_registers ? "" : "o",    first_row, limit};
+      add(body, pair);
+      known[id] = tile_element(pair.to);
+    }
+    if (const auto* found = as<Reduce>(g().node(id))) {
+      const ReduceOp reduce = found->op;
+      const NodeId value = inside(substitute(g(), g().operand(id, 0), known), reduce);
+      const TileId result =
+          add_vector(fmt::format("{}_over_d{}", rows.name, reductions++), ValueType::f32, TileAxis::row);
+      add(body, RowReduce{result, tile, reduce, false, true, value});
+      known[id] = tile_element(result);
+    }
+  }
+  const Hoisted hoisted = hoister_.run(substitute(g(), output_root_, known), "output");
+  for (const auto& value : hoisted.scalars) add(body, Let{value.name, value.value});
+  for (const auto& value : hoisted.rows)
+    add(body, Map{add_vector(value.name, g().node(value.value).type, TileAxis::row), value.value});
+  NodeId value = hoisted.root;
+  if (trusted.valid()) {
+    const NodeId nothing = op(ScalarOp::sub, {own, own});  // 0, or NaN
+    const NodeId may_change = op(ScalarOp::logical_or, {trusted, op(ScalarOp::eq, {nothing, f32(0)})});
+    value = op(ScalarOp::select, {may_change, value, nothing});
+  }
+  add(body, Map{tile, value});
+}
+
+}  // namespace attnfuse
