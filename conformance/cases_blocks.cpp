@@ -53,6 +53,11 @@ constexpr BlockText kBlocks[] = {
     {"choice", "mask", "param far : bool[heads] mask select(far[h], causal, window(12))"},
     {"sigmoid", "normalize", "score scale(0.3) normalize sigmoid"},
     {"retention", "normalize", "score scale(0.1) normalize retention"},
+    {"dropout", "weights", "param seed : i32 weights dropout(0.2, seed)"},
+    {"keyed", "weights", "param keyed : f32[kv_heads, skv] weights x * keyed[h // 2, j]"},
+    {"gated", "output", "param z : f16[batch, heads, sq, v_head_dim] output gated(z[b, h, i, d])"},
+    {"out_norm", "output", "output norm(eps = 0.1)"},
+    {"turned_back", "output", "output inverse_rope(dims = 8)"},
 };
 constexpr std::span<const BlockText> kPaired(kBlocks, 19);
 static_assert(std::string_view(kPaired.back().name) == "sink");

@@ -131,6 +131,31 @@ TEST_CASE("every transform, score and normalizer of the C++ builder reaches the 
   weighed(no_normalization(), "none");
 }
 
+TEST_CASE("every block after the product of the C++ builder reaches the program") {
+  auto program = attention("after", {.heads = 4, .head_dim = 64});
+  const auto seed = program.param("seed", DType::i32, {});
+  const auto gate = program.param("gate", DType::f16, {Size::batch, Size::heads, Size::sq, Size::v_head_dim});
+  const auto w = program.param("w", DType::f32, {Size::v_head_dim});
+  const Query o;
+  check_same(program.weights(dropout(0.1, seed()))
+                 .weights([](Score x) { return x * select(x.i() == x.j(), 0.5, 1.0); })
+                 .output(inverse_rope({.theta = 500, .dims = 32}))
+                 .output(norm({.weight = w}))
+                 .output(scale(0.2))
+                 .output(clip(8))
+                 .output(gated(gate(o.b(), o.h(), o.i(), o.d())))
+                 .output([](Query x) { return x + 0.5 * x.i(); })
+                 .output(max_logit()),
+             R"(attention after {
+  heads 4  head_dim 64  dtype f16
+  param seed : i32
+  param gate : f16[batch, heads, sq, v_head_dim]
+  param w : f32[v_head_dim]
+  weights dropout(0.1, seed); weights x * select(i == j, 0.5, 1.0)
+  output inverse_rope(theta = 500, dims = 32); output norm(rms, weight = w, eps = 1e-6); output scale(0.2)
+  output clip(8); output gated(gate[b, h, i, d]); output x + 0.5 * i; output max_logit })");
+}
+
 TEST_CASE("every mask of the C++ builder reaches the program") {
   auto program = attention("masks", {.heads = 4, .head_dim = 32});
   const auto ids = program.param("ids", DType::i32, {Size::batch, Size::skv});

@@ -19,22 +19,22 @@ double saturated(double value) {
 std::int32_t bits(double value) { return std::int32_t(std::int64_t(value)); }
 int amount(double value) { return bits(value) & 31; }
 
-// The first word of Philox4x32-10 (Salmon et al., 2011) at counter (c0, c1, c2, 0) with key (key, 0).
-std::uint32_t philox(std::int32_t c0, std::int32_t c1, std::int32_t c2, std::int32_t key) {
+// Word j % 4 of Philox4x32-10 (Salmon et al., 2011) at counter (j // 4, i, n, 0) with key (seed, 0).
+std::uint32_t philox(std::int32_t seed, std::int32_t n, std::int32_t i, std::int32_t j) {
   constexpr int kRounds = 10;
   constexpr std::uint64_t kMultipliers[] = {0xD2511F53, 0xCD9E8D57};
   constexpr std::uint32_t kSteps[] = {0x9E3779B9, 0xBB67AE85};
-  std::uint32_t c[] = {std::uint32_t(c0), std::uint32_t(c1), std::uint32_t(c2), 0};
-  std::uint32_t keys[] = {std::uint32_t(key), 0};
+  std::uint32_t c[] = {std::uint32_t(j >> 2), std::uint32_t(i), std::uint32_t(n), 0};
+  std::uint32_t key[] = {std::uint32_t(seed), 0};
   for (int round = 0; round < kRounds; ++round) {
     const std::uint64_t a = kMultipliers[0] * c[0], b = kMultipliers[1] * c[2];
-    c[0] = std::uint32_t(b >> 32) ^ c[1] ^ keys[0];
+    c[0] = std::uint32_t(b >> 32) ^ c[1] ^ key[0];
     c[1] = std::uint32_t(b);
-    c[2] = std::uint32_t(a >> 32) ^ c[3] ^ keys[1];
+    c[2] = std::uint32_t(a >> 32) ^ c[3] ^ key[1];
     c[3] = std::uint32_t(a);
-    for (int k : {0, 1}) keys[k] += kSteps[k];
+    for (int k : {0, 1}) key[k] += kSteps[k];
   }
-  return c[0];
+  return c[j & 3];
 }
 // As an f32 can hold them: the upper 24 bits of the word.
 double even(std::uint32_t word) { return std::ldexp(double(word >> 8), -24); }
@@ -115,7 +115,7 @@ constexpr ScalarOpInfo kOps[] = {
 
     // random numbers
     {ScalarOp::philox, "philox", 4, {i32, i32, i32, i32}, f32,
-     [](Values x) { return even(philox(bits(x[3]), bits(x[2]), bits(x[1]), bits(x[0]))); },
+     [](Values x) { return even(philox(bits(x[0]), bits(x[1]), bits(x[2]), bits(x[3]))); },
      range::philox, nullptr, "af_philox($0, $1, $2, $3)", P::primary,
      "\\mathrm{philox}({$0}, {$1}, {$2}, {$3})"},
 

@@ -24,8 +24,8 @@ enum class ScalarOp : std::uint8_t {
   iadd, isub, imul, idiv, imod, ineg, imin, imax,
   // bits of an i32, as two's complement; shifts move by the amount modulo 32, right ones keep the sign
   bit_and, bit_or, bit_xor, bit_not, shift_left, shift_right,
-  // random numbers: (seed, n, i, j) -> f32, even in [0, 1): 24 bits of the first word of Philox4x32-10 at
-  // counter (j, i, n, 0) with key (seed, 0)
+  // random numbers: (seed, n, i, j) -> f32, even in [0, 1): 24 bits of word j % 4 of Philox4x32-10 at counter
+  // (j // 4, i, n, 0) with key (seed, 0)
   philox,
   // comparisons -> boolean
   lt, le, gt, ge, eq, ne,        // f32

@@ -259,7 +259,7 @@ void CDialect::begin_file(TileWriter& writer, std::string_view types, std::strin
   out.blank();
   out.raw(types);
   out.raw(common_prelude());
-  out.raw(prelude_of(writer.program().expressions));
+  out.raw(prelude_of(writer.program().expressions, roll()));
   out.raw(functions);
   out.blank();
   for (const TensorInfo& tensor : writer.program().expressions.tensors())

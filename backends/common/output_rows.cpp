@@ -44,7 +44,9 @@ void TileWriter::write(const Restore& s) {
   };
   open_rolled(fmt::format("for (int d = thread; d < {}; d += {})", info.v_head_dim, threads()));
   if (to_registers) {
-    open_rolled(rows);
+    open_rolled(
+        in_place ? fmt::format("for (int i = {0}; i < {0} + {1}; ++i)", scalar(s.first_row), tile(s.to).rows)
+                 : rows);
     store("0.0f");
     out_.close();
   }
@@ -60,13 +62,11 @@ void TileWriter::write(const Restore& s) {
   store(load() + " + v_jd");
   for (int n = 0; n < 4; ++n) out_.close();
   if (to_registers) {
-    const Tile& to = tile(s.to);
     out_.line(dialect_.group_barrier(*this));
-    open_registers(std::get<FragmentLayout>(to.layout).register_count());
-    out_.open(fmt::format("if ({})", inside_output(to, s.row_limit)));
+    const Tile& to = tile(s.to);
+    open_elements(to, in_place ? NodeId{} : s.row_limit);
     out_.line(fmt::format("{}[r] += {};", to.name, load()));
-    out_.close();
-    out_.close();
+    close_elements();
     out_.line(dialect_.group_barrier(*this));
   } else if (in_place) {
     dialect_.mended(*this);
@@ -74,13 +74,25 @@ void TileWriter::write(const Restore& s) {
   out_.close();
 }
 
-// Defines i and d of register r; the condition under which they lie inside the output.
-std::string TileWriter::inside_output(const Tile& tile, NodeId row_limit) {
-  out_.line(fmt::format("const int i = {} + {}, d = {};", tile.row.base, position(tile, TileAxis::row, "r"),
-                        position(tile, TileAxis::col, "r")));
-  std::string inside = fmt::format("i < {}", scalar(row_limit));
-  if (tile.cols > program_.info.v_head_dim) inside += fmt::format(" && d < {}", program_.info.v_head_dim);
-  return inside;
+// For each register r, with i and d, that lies inside the output. No limit: rows all do.
+void TileWriter::open_elements(const Tile& tile, NodeId row_limit) {
+  out_.open("");
+  const std::string row = fmt::format("{} + {}", tile.row.base, thread_position(tile, TileAxis::row));
+  out_.line(fmt::format("const int i_at = {}, d_at = {};", dialect_.anchor(row),
+                        dialect_.anchor(thread_position(tile, TileAxis::col))));
+  const std::string limit = row_limit.valid() ? scalar(row_limit) : "";
+  open_registers(std::get<FragmentLayout>(tile.layout).register_count());
+  out_.line(fmt::format("const int i = i_at + {}, d = d_at + {};",
+                        register_position(tile, TileAxis::row, "r"),
+                        register_position(tile, TileAxis::col, "r")));
+  std::string outside = limit.empty() ? "" : fmt::format("i >= {}", limit);
+  if (tile.cols > program_.info.v_head_dim)
+    outside += fmt::format("{}d >= {}", outside.empty() ? "" : " || ", program_.info.v_head_dim);
+  if (!outside.empty()) out_.line(fmt::format("if ({}) continue;", outside));
+}
+void TileWriter::close_elements() {
+  out_.close();
+  out_.close();
 }
 
 namespace {
@@ -108,28 +120,22 @@ Run run_from(const std::vector<int>& partners, int first) {
 
 void TileWriter::write(const PairColumns& s) {
   const Tile &to = tile(s.to), &from = tile(s.from);
-  const auto& layout = std::get<FragmentLayout>(from.layout);
   if (!s.output.empty()) {
-    const DType dtype = program_.info.dtype;
     out_.open("");
     define_base(s.output, "h");
     dialect_.store(*this, Store{s.from, s.output, s.first_row, s.row_limit, {}});
     out_.line(dialect_.barrier(Scope::workgroup));
-    open_registers(layout.register_count());
-    out_.line(fmt::format("{}[r] = 0.0f;", to.name));
-    out_.open(fmt::format("if ({})", inside_output(from, s.row_limit)));
-    out_.line(fmt::format(
-        "{}[r] = {};", to.name,
-        dialect_.load_global(s.output, dtype,
-                             fmt::format("{} + {} * args.{}_stride_s + {}", base_of(s.output),
-                                         dialect_.int64("i"), s.output, partner_index(s.partner, "d")))));
-    out_.close();
-    out_.close();
+    dialect_.fill(*this, Fill{s.to, 0});
+    open_elements(from, s.row_limit);
+    const std::string at = fmt::format("{} + {} * args.{}_stride_s + {}", base_of(s.output),
+                                       dialect_.int64("i"), s.output, partner_index(s.partner, "d"));
+    out_.line(fmt::format("{}[r] = {};", to.name, dialect_.load_global(s.output, program_.info.dtype, at)));
+    close_elements();
     out_.line(dialect_.barrier(Scope::workgroup));
     out_.close();
     return;
   }
-  const std::vector<int> partners = paired_registers(layout, s.partner);
+  const std::vector<int> partners = paired_registers(std::get<FragmentLayout>(from.layout), s.partner);
   for (int r = 0; r < int(partners.size());) {
     const Run run = run_from(partners, r);
     open_loop(fmt::format("for (int r = {}; r < {}; ++r)", run.first, run.end));

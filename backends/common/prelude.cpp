@@ -49,13 +49,17 @@ AF_FN float af_cos(float x) { return af_turned(x, 1); }
 )";
 }
 
-std::string_view prelude_of(const Graph& expressions) {
+std::string prelude_of(const Graph& expressions, const std::string& roll) {
+  bool draws = false;
   for (std::uint32_t v = 0; v < expressions.size(); ++v)
-    if (const auto* apply = as<Apply>(expressions.node({v})); apply && apply->op == ScalarOp::philox)
-      return R"(// Philox4x32-10 at counter (j, i, n, 0) with key (seed, 0): 24 bits of its first word, as a fraction.
+    if (const auto* apply = as<Apply>(expressions.node({v}))) draws = draws || apply->op == ScalarOp::philox;
+  if (!draws) return {};
+  // Written out for every element of a tile, the rounds would be most of the kernel.
+  return R"(// Philox4x32-10 at counter (j // 4, i, n, 0) with key (seed, 0): 24 bits of its word j % 4, as a fraction.
 AF_FN float af_philox(int seed, int n, int i, int j) {
-  af_u32 c0 = af_u32(j), c1 = af_u32(i), c2 = af_u32(n), c3 = 0u, key0 = af_u32(seed), key1 = 0u;
-  for (int round = 0; round < 10; ++round) {
+  af_u32 c0 = af_u32(j >> 2), c1 = af_u32(i), c2 = af_u32(n), c3 = 0u, key0 = af_u32(seed), key1 = 0u;
+)" + (roll.empty() ? "" : "  " + roll + "\n") +
+         R"(  for (int round = 0; round < 10; ++round) {
     af_u64 a = af_u64(0xD2511F53u) * af_u64(c0), b = af_u64(0xCD9E8D57u) * af_u64(c2);
     c0 = af_u32(b >> 32) ^ c1 ^ key0;
     c1 = af_u32(b);
@@ -64,10 +68,10 @@ AF_FN float af_philox(int seed, int n, int i, int j) {
     key0 += 0x9E3779B9u;
     key1 += 0xBB67AE85u;
   }
-  return float(c0 >> 8) * 5.9604644775390625e-8f;
+  af_u32 word = (j & 2) == 0 ? ((j & 1) == 0 ? c0 : c1) : (j & 1) == 0 ? c2 : c3;
+  return float(word >> 8) * 5.9604644775390625e-8f;
 }
 )";
-  return {};
 }
 
 std::string_view tanh_prelude() {

@@ -151,7 +151,8 @@ class TileWriter {
   std::string element_of(const std::string& name, const Tile& over, const std::string& reg);
   // The value of an expression at register `reg` of a tile; after open_coordinates.
   std::string value_at(NodeId value, const Tile& over, const std::string& reg);
-  std::string inside_output(const Tile& tile, NodeId row_limit);
+  void open_elements(const Tile& tile, NodeId row_limit);
+  void close_elements();
   void open_rolled(const std::string& header);
 
   const TileProgram& program_;

@@ -64,7 +64,7 @@ void GlslDialect::begin(TileWriter& writer) const {
   out.blank();
   out.raw(prelude_types());
   out.raw(common_prelude());
-  out.raw(prelude_of(program_.expressions));
+  out.raw(prelude_of(program_.expressions, roll()));
   out.raw(prelude());
   out.raw(tanh_prelude());
   out.blank();

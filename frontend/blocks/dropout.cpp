@@ -1,8 +1,8 @@
 // dropout(p, seed): weights are set to zero with probability p and the others divided by 1 - p (Srivastava et
 // al., 2014). The sum that a softmax divides by, and the log-sum-exp, are those of all weights. Whether a
-// weight stays depends on (seed, b * heads + h, i, j) alone: Philox4x32-10 with key (seed, 0) at counter (j,
-// i, b * heads + h, 0), the upper 24 bits of its first word as a fraction, at least p. A backward pass,
-// another machine or another schedule drops the same weights.
+// weight stays depends on (seed, b * heads + h, i, j) alone: Philox4x32-10 with key (seed, 0) at counter
+// (j // 4, i, b * heads + h, 0), the upper 24 bits of its word j % 4 as a fraction, at least p. A backward
+// pass, another machine or another schedule drops the same weights.
 #include <fmt/format.h>
 
 #include "frontend/arguments.h"

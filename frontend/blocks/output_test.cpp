@@ -83,7 +83,7 @@ TEST_CASE("dropout keeps a share of 1 - p, scaled, by position and seed alone") 
   CHECK(changed < 900);
 }
 
-TEST_CASE("a kept weight is where philox at (j, i, b heads + h) is at least p") {
+TEST_CASE("a kept weight is where philox of seed, b heads + h, i and j is at least p") {
   StageValues values("param seed : i32; weights dropout(0.5, seed)");
   values.score = 1;
   values.tensors["seed"] = {-12345};
