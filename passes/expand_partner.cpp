@@ -1,6 +1,6 @@
 // expand_partner: partner(f(x, d)) becomes f(partner(x), partner's d). After it only inputs are paired, which
-// a kernel does while it loads them; before tabulate, so that what becomes of the partner's d is tabulated
-// too.
+// a kernel does while it loads them, and the product with the values, which it holds; before tabulate, so
+// that what becomes of the partner's d is tabulated too.
 #include <fmt/format.h>
 
 #include "ir/algorithm.h"

@@ -61,6 +61,9 @@ class ForwardLowering {
   void finish_rows(Body& body);
   // Row results, from `first_row` on.
   void store_rows(Body& body, NodeId first_row);
+  // lower_output.cpp: what the output expression reads beside the rows of `tile`, fetched ahead, where there
+  // is room in registers; for schedules whose last product runs meanwhile.
+  void fetch_for_output(Body& body, TileId tile);
   // lower_output.cpp: the output expression over the rows of `tile`, in registers, after their last scaling.
   // Unless `trusted` (invalid: always) holds, elements that are not finite become NaN, whatever the
   // expression.
@@ -74,6 +77,7 @@ class ForwardLowering {
   TileProgram program_;
   NodeId normalize_, value_, scores_, query_, key_, score_root_, mask_root_, sink_;
   NodeId attend_, output_root_;
+  std::map<NodeId, NodeId> fetched_;  // parts of the output expression, and tile elements that hold them
   NodeId score_value_, is_allowed_, weight_value_;
   TensorId q_tensor_, k_tensor_, v_tensor_;
   TileClasses classes_;

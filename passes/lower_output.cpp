@@ -8,12 +8,49 @@
 
 namespace attnfuse {
 
+namespace {
+
+// Registers of a tile up to which a second one finds room beside the output.
+constexpr int kRoomyRegisters = 64;
+
+// Reads memory by element, and nothing that the rows decide.
+bool is_fetched(const Graph& graph, NodeId root) {
+  const Node& node = graph.node(root);
+  if (!node.axes.has(Axis::d) || node.type != ValueType::f32) return false;
+  bool gathers = false;
+  for (NodeId id : cone(graph, {root})) {
+    const Node& part = graph.node(id);
+    if (as<Attend>(part) || as<Partner>(part) || as<Reduce>(part)) return false;
+    const auto* gather = as<Gather>(part);
+    gathers = gathers || (gather && graph.tensor(gather->tensor).role == TensorRole::captured);
+  }
+  return gathers;
+}
+
+}  // namespace
+
+// The first such part, as large as it can be.
+void ForwardLowering::fetch_for_output(Body& body, TileId tile) {
+  if (std::get<FragmentLayout>(program_.tile(tile).layout).register_count() > kRoomyRegisters) return;
+  const std::vector<NodeId> nodes = elementwise_cone(g(), {output_root_});
+  for (auto id = nodes.rbegin(); id != nodes.rend(); ++id) {
+    if (!is_fetched(g(), *id)) continue;
+    Tile fetched = program_.tile(tile);
+    fetched.name += "_beside";
+    const TileId to = add_tile(std::move(fetched));
+    add(body, Map{to, *id});
+    fetched_[*id] = tile_element(to);
+    return;
+  }
+}
+
 void ForwardLowering::add_output(Body& body, TileId tile, NodeId first_row, NodeId trusted) {
   if (!has_output()) return;
   const NodeId own = tile_element(tile), limit = size(Size::sq);
   const Tile rows = program_.tile(tile);
   const auto& layout = std::get<FragmentLayout>(rows.layout);
-  std::map<NodeId, NodeId> known{{attend_, own}};
+  std::map<NodeId, NodeId> known = fetched_;
+  known[attend_] = own;
   // Columns past the head's end add nothing.
   const auto inside = [&](NodeId value, ReduceOp reduce) {
     if (rows.cols == program_.info.v_head_dim) return value;

@@ -101,7 +101,7 @@ TEST_CASE("roles refuse pairs that several threads hold, and say so") {
     return pipeline_refusal(*optimized, target);
   };
   CHECK(refusal("output inverse_rope").empty());
-  CHECK(refusal("output inverse_rope(pairs = interleaved, dims = 10)").empty());
+  CHECK(refusal("output inverse_rope(pairs = interleaved, dims = 16)").empty());
   CHECK(refusal("query rope(dims = 12) output norm").empty());
   CHECK(refusal("output inverse_rope(dims = 12)") ==
         "the output pairs 12 elements, which several threads hold");

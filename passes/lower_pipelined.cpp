@@ -553,6 +553,7 @@ class PipelinedLowering : public ForwardLowering {
   void finish(Body& body) {
     issue_output(body);
     finish_rows(body);
+    if (has_output()) fetch_for_output(body, plan_.output);
     add(body, MmaWait{0, plan_.output, plan_.row_sum});
     release(body, v_, value_free_);
     add(body, ScaleRows{plan_.output, plan_.row_factor});
