@@ -18,7 +18,7 @@ Result<Expectation> expect(const Graph& graph, const Inputs& inputs);
 // Outputs of one run as numbers, row major: o [b,h,sq,v_head_dim], lse [b,h,sq], and
 // max_logit [b,h,sq] where the program has it.
 struct OutputValues {
-  std::vector<double> o, lse, max_logit;
+  std::vector<double> o, lse, max_logit = {};
 };
 
 struct Judgement {
