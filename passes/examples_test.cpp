@@ -39,7 +39,7 @@ using RowSums = std::map<NodeId, double>;
 double value_at(const Graph& graph, NodeId root, const Point& at, RowSums& sums) {
   EvaluateContext context;
   const std::int64_t indices[] = {at.b, at.h, at.g, at.i, at.j, at.d};
-  std::copy(std::begin(indices), std::end(indices), context.index);
+  std::ranges::copy(indices, context.index);
   context.sizes[std::size_t(Size::batch)] = 3;
   context.sizes[std::size_t(Size::sq)] = at.sq;
   context.sizes[std::size_t(Size::skv)] = at.skv;
@@ -111,8 +111,7 @@ Graph parsed(const std::string& file) {
 
 bool reduces(const Graph& graph, NodeId root) {
   const std::vector<NodeId> nodes = cone(graph, {root});
-  return std::any_of(nodes.begin(), nodes.end(),
-                     [&](NodeId id) { return as<Reduce>(graph.node(id)) != nullptr; });
+  return std::ranges::any_of(nodes, [&](NodeId id) { return as<Reduce>(graph.node(id)) != nullptr; });
 }
 
 bool reads_captured(const Graph& graph, NodeId root) {

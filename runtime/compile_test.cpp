@@ -105,7 +105,7 @@ TEST_CASE("ATTNFUSE_DUMP writes every stage, in order and by kind") {
   std::vector<std::string> names;
   for (const auto& file : fs::directory_iterator(directory->path() / "small.one"))
     names.push_back(file.path().filename());
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   REQUIRE(names.size() >= 5);
   CHECK(names.front() == "00-program.af");
   CHECK(names[names.size() - 1].find("-assembler.log") != std::string::npos);
@@ -162,9 +162,9 @@ TEST_CASE("running a program binds its tensors, launches once and gives the outp
     const auto pointer = [&](const char* tensor) {
       for (const ParamField& field : compiled->program.params)
         if (field.kind == ParamField::Kind::pointer && field.tensor == tensor) {
-          std::byte* address = nullptr;
+          std::uintptr_t address = 0;
           std::memcpy(&address, &params[std::size_t(field.offset)], sizeof address);
-          return address;
+          return reinterpret_cast<std::byte*>(address);
         }
       return static_cast<std::byte*>(nullptr);
     };
