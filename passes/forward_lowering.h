@@ -56,7 +56,7 @@ class ForwardLowering {
   // `between` runs after that many quarters of the exponentials.
   void add_softmax(Body& body, NodeId partial, int quarters = 4, Body between = {});
   // What an element of the second product's left operand is.
-  NodeId weight() const { return weight_value_; }
+  NodeId weight() { return weight_is_identity_ ? tile_element(plan_.scores_rows) : weight_value_; }
   // row_factor = 1 / sum, row_sum = logsumexp; row_max = max_logit where the program has it.
   void finish_rows(Body& body);
   // Row results, from `first_row` on.

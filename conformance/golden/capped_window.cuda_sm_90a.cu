@@ -138,9 +138,10 @@ AF_FN float af_newton_reciprocal(float x) {
   return y * af_fma(-x, y, 2.0f);
 }
 // The unit is what many of them wait for: every other one goes round it.
-AF_FN void af_tanh_pair(float& x, float& y) {
-  x = af_tanh(x);
-  y = 1.0f - 2.0f * af_newton_reciprocal(1.0f + af_exp2(af_min_nan(y * 2.8853901f, 59.0f)));
+AF_FN void af_tanh_pair(float& x, float& y, float factor) {
+  const float scale = 2.8853901f * factor;
+  x = 1.0f - 2.0f * af_reciprocal(1.0f + af_exp2(x * scale));
+  y = 1.0f - 2.0f * af_newton_reciprocal(1.0f + af_exp2(af_min_nan(y * scale, 59.0f)));
 }
 struct alignas(64) af_tensor_map { af_u64 words[16]; };  // CUtensorMap
 AF_FN af_u32 af_shared(const void* p) { return af_u32(__cvta_generic_to_shared(p)); }
@@ -703,15 +704,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_capped_window(con
       // advance k
       k_slot = k_slot == 1 ? 0 : k_slot + 1;
       k_phase ^= k_slot == 0;
-      // map s = s * 0.00125
-      #pragma unroll
-      for (int r = 0; r < 64; ++r) {
-        s[r] = s[r] * 0.00125f;
-      }
-      // map s = tanh(s)
+      // map s = tanh(s * 0.00125)
       #pragma unroll
       for (int r = 0; r < 64; r += 2) {
-        af_tanh_pair(s[r], s[r + 1]);
+        af_tanh_pair(s[r], s[r + 1], 0.00125f);
       }
       // if !(k_tile * 128 + 128 <= skv && (skv + group_end - sq - k_tile * 128 <= 4096 && sq + (k_tile * 128 + 128) - skv - group_begin <= 1))
       const int t3 = k_tile * 128;
@@ -823,15 +819,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_capped_window(con
           // advance k
           k_slot = k_slot == 1 ? 0 : k_slot + 1;
           k_phase ^= k_slot == 0;
-          // map s = s * 0.00125
-          #pragma unroll
-          for (int r = 0; r < 64; ++r) {
-            s[r] = s[r] * 0.00125f;
-          }
-          // map s = tanh(s)
+          // map s = tanh(s * 0.00125)
           #pragma unroll
           for (int r = 0; r < 64; r += 2) {
-            af_tanh_pair(s[r], s[r + 1]);
+            af_tanh_pair(s[r], s[r + 1], 0.00125f);
           }
           // map s = select(j < skv && (i + mask_0 - j < 4096 && i + mask_0 >= j), s, -inf)
           {
@@ -959,15 +950,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_capped_window(con
           // advance k
           k_slot = k_slot == 1 ? 0 : k_slot + 1;
           k_phase ^= k_slot == 0;
-          // map s = s * 0.00125
-          #pragma unroll
-          for (int r = 0; r < 64; ++r) {
-            s[r] = s[r] * 0.00125f;
-          }
-          // map s = tanh(s)
+          // map s = tanh(s * 0.00125)
           #pragma unroll
           for (int r = 0; r < 64; r += 2) {
-            af_tanh_pair(s[r], s[r + 1]);
+            af_tanh_pair(s[r], s[r + 1], 0.00125f);
           }
           // map row_max_before = row_max
           #pragma unroll

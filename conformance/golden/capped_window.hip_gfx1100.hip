@@ -426,15 +426,10 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(256, 256), amdg
         if (k_next * 32 + row < skv) k_stage[n] = af_load_16(reinterpret_cast<const af_bf16*>(args.k_ptr) + k_base + af_i64(k_next * 32 + row) * args.k_stride_s + d0);
       }
     }
-    // map s = s * 0.00125
+    // map s = tanh(s * 0.00125)
     #pragma unroll
     for (int r = 0; r < 16; ++r) {
-      s[r] = s[r] * 0.00125f;
-    }
-    // map s = tanh(s)
-    #pragma unroll
-    for (int r = 0; r < 16; ++r) {
-      s[r] = af_tanh(s[r]);
+      s[r] = af_tanh(s[r] * 0.00125f);
     }
     // if !full
     if (!full) {

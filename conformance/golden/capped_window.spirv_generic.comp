@@ -328,13 +328,9 @@ void main() {
         af_put_chunk_bf16(k_shared, at, chunk)
       }
     }
-    // map s = s * 0.00125
+    // map s = tanh(s * 0.00125)
     for (int r = 0; r < 16; ++r) {
-      s[r] = s[r] * 0.00125f;
-    }
-    // map s = tanh(s)
-    for (int r = 0; r < 16; ++r) {
-      s[r] = af_tanh(s[r]);
+      s[r] = af_tanh(s[r] * 0.00125f);
     }
     // if !full
     if (!full) {

@@ -138,9 +138,10 @@ AF_FN float af_newton_reciprocal(float x) {
   return y * af_fma(-x, y, 2.0f);
 }
 // The unit is what many of them wait for: every other one goes round it.
-AF_FN void af_tanh_pair(float& x, float& y) {
-  x = af_tanh(x);
-  y = 1.0f - 2.0f * af_newton_reciprocal(1.0f + af_exp2(af_min_nan(y * 2.8853901f, 59.0f)));
+AF_FN void af_tanh_pair(float& x, float& y, float factor) {
+  const float scale = 2.8853901f * factor;
+  x = 1.0f - 2.0f * af_reciprocal(1.0f + af_exp2(x * scale));
+  y = 1.0f - 2.0f * af_newton_reciprocal(1.0f + af_exp2(af_min_nan(y * scale, 59.0f)));
 }
 
 struct Arguments {
