@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "backends/backend.h"
+#include "frontend/parser.h"
 #include "passes/passes.h"
 #include "runtime/test_program.h"
 
@@ -107,4 +108,37 @@ TEST_CASE("queries that attention transforms have threads of their own, where th
     }
   }
   CHECK(beside > 0);
+}
+
+TEST_CASE("queries are mapped in words of two elements only where their pairs lie so, and all of them are") {
+  int mapped = 0, refused = 0;
+  for (const char* rope :
+       {"rope", "rope(dims = 12)", "rope(dims = 12, distance = 9)", "rope(dims = 4, distance = 3)",
+        "rope(pairs = interleaved)", "rope(dims = 10, pairs = interleaved)"}) {
+    CAPTURE(rope);
+    const auto graph = parse_one(
+        std::string("attention turned { heads 2 kv_heads 1 head_dim 64 dtype f16 query ") + rope + " }");
+    REQUIRE(graph.ok());
+    const auto target = find_target("cuda:sm_90a");
+    REQUIRE(target.ok());
+    CompileOptions options;
+    options.schedule_kind = ScheduleKind::pipelined;
+    const auto program = compile_to_tiles(*graph, *target, options);
+    REQUIRE(program.ok());
+    for (const Channel& channel : program->channels) {
+      if (channel.name != "q") continue;
+      ++(channel.columns.empty() ? refused : mapped);
+      int columns = 0;
+      for (const ColumnGroup& group : channel.columns) {
+        const bool pairs_apart = group.partner > 1;
+        CHECK(group.begin % 2 == 0);
+        CHECK((!pairs_apart || group.partner % 2 == 0));
+        CHECK((group.end - group.begin) % (pairs_apart ? 2 : 4) == 0);
+        columns += (group.end - group.begin) * (pairs_apart ? 2 : 1);
+      }
+      CHECK((channel.columns.empty() || columns == 64));
+    }
+  }
+  CHECK(mapped >= 2);
+  CHECK(refused >= 2);
 }
