@@ -3,6 +3,8 @@
 // a whole row is computed once a row, and the rest is one map.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ir/algorithm.h"
 #include "passes/forward_lowering.h"
 
@@ -59,7 +61,10 @@ void ForwardLowering::add_output(Body& body, TileId tile, NodeId first_row, Node
     return op(ScalarOp::select, {is_inside, value, f32(nothing)});
   };
   int pairs = 0, reductions = 0;
+  const std::vector<NodeId> before =
+      cone(g(), {attend_});  // pairs and sums of queries and keys, among others
   for (NodeId id : cone(g(), {output_root_})) {
+    if (std::ranges::find(before, id) != before.end()) continue;
     if (const auto* found = as<Partner>(g().node(id))) {
       const Partner partner = *found;
       Tile other = rows;

@@ -67,6 +67,14 @@ TEST_CASE("pairs that one thread holds stay in registers, others pass through th
                 "pair o_pair_0 = partner half 12 of o from o") >= 0);
 }
 
+TEST_CASE("sums and pairs of queries and keys are none of the output's") {
+  const std::string text =
+      printed(program("query norm query rope key norm key rope mask causal output x * 2"));
+  CHECK(line_of(text, "map o =") >= 0);
+  CHECK(line_of(text, "pair ") == -1);
+  CHECK(line_of(text, "reduce o_") == -1);
+}
+
 TEST_CASE("weights are multiplied after they are summed") {
   const std::string text = printed(program("weights x * select(i == j, 0.5, 1.0)"));
   const auto summed = line_of(text, "reduce row_sum = sum onto itself of s"),

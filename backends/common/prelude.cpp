@@ -17,11 +17,11 @@ AF_FN int af_shift_right(int a, int n) { return a >> (n & 31); }
 AF_FN int af_floordiv(int a, int b) {
   if (b == 0) return 0;
   int q = a / b;
-  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
+  return (a - q * b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
 }
 AF_FN int af_floormod(int a, int b) {
   if (b == 0) return 0;
-  int r = a % b;
+  int r = a - a / b * b;  // GLSL leaves % of negative numbers open
   return (r != 0 && (r < 0) != (b < 0)) ? r + b : r;
 }
 // sin and cos of x: x minus n quarter turns in three steps (Cody and Waite), then minimax polynomials.
