@@ -23,7 +23,7 @@ struct Data {
     for (int n = 0; n < kLength; ++n) {
       if (below(6) == 0) ++document;
       ids.push_back(document);
-      mixed.push_back(below(4) * 1000000000 - 2000000000);
+      mixed.push_back((below(4) - 2) * 1000000000);
       reach.push_back(below(kLength + 10) - 5);
       keep.push_back(below(9) == 0);
       weight.push_back(n < kLength / 2 ? 1.5 : -0.5);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <limits>
 #include <set>
 
@@ -121,13 +122,14 @@ void check_strides(const Wanted& wanted, const TensorLayout& layout, Diagnostics
   if (layout.strides.size() != layout.shape.size())
     return complain(fmt::format("{} strides for {} dimensions", layout.strides.size(), layout.shape.size()),
                     "give one stride per dimension");
+  const bool is_empty = std::ranges::find(layout.shape, 0) != layout.shape.end();
   std::int64_t last = 0;
   for (std::size_t axis = 0; axis < layout.strides.size(); ++axis) {
     const std::int64_t stride = layout.strides[axis],
                        steps = std::max<std::int64_t>(layout.shape[axis] - 1, 0);
     if (stride < 0)
       return complain(fmt::format("{} at dimension {} is negative", stride, axis), "copy the tensor");
-    if (wanted.is_output && stride == 0 && steps > 0 && layout.element_count() > 0)
+    if (wanted.is_output && stride == 0 && steps > 0 && !is_empty)
       return complain(fmt::format("0 at dimension {} writes elements over each other", axis),
                       "give it memory of its own");
     std::int64_t reach = 0;
