@@ -1,22 +1,10 @@
 // classify_tiles: how a mask divides the score tiles, so that a kernel visits no empty tile and evaluates the
 // predicate on partial tiles only. Everything is an expression of run-time lengths and tile bounds: one
 // kernel serves every length, and no block mask is stored.
-#include "ir/algorithm.h"
 #include "passes/key_bounds.h"
 #include "passes/passes.h"
 
 namespace attnfuse {
-namespace {
-
-// Reads a captured tensor per row or key.
-bool depends_on_data(const Graph& graph, NodeId mask) {
-  for (NodeId id : cone(graph, {mask}))
-    if (as<Gather>(graph.node(id)) && !is_scalar(graph.node(id))) return true;
-  return false;
-}
-
-}  // namespace
-
 TileClasses classify_tiles(Graph& graph, NodeId mask) {
   Folder folder(graph);
   TileRanges ranges(folder);
@@ -28,7 +16,7 @@ TileClasses classify_tiles(Graph& graph, NodeId mask) {
   classes.empty = folder.apply(ScalarOp::logical_not, {truth.may});
   classes.full = truth.must;
   classes.has_holes = bounds.holes && folder.constant_of(classes.empty) != 0;
-  classes.depends_on_data = depends_on_data(graph, mask);
+  classes.depends_on_data = reads_data(graph, mask);
   return classes;
 }
 

@@ -26,7 +26,6 @@ std::string data_bounds_name(const Graph& graph);
 
 // The kernel that fills the table for attention in tiles of attention.block_q rows and attention.block_k
 // keys.
-Result<TileProgram> compile_data_bounds(const Graph& graph, const Target& target, const Schedule& attention,
-                                        const StageObserver& observe = {});
+Result<TileProgram> compile_data_bounds(const Graph& graph, const Target& target, const Schedule& attention);
 
 }  // namespace attnfuse

@@ -27,23 +27,15 @@ class Solver {
         return is_and ? both(a, b) : either(a, b);
       }
     }
-    const std::optional<Comparison> compare = reads_blocks(id) ? std::nullopt : ranges_.comparison(id);
+    // Captured elements say which tiles are empty, not where keys end.
+    const std::optional<Comparison> compare =
+        reads_data(folder_.graph(), id) ? std::nullopt : ranges_.comparison(id);
     const std::optional<KeyBounds> solved = compare ? solve(*compare, negated) : std::nullopt;
     // A leaf that only data decides leaves nothing to skip.
     return solved ? *solved : KeyBounds{{}, {}, folder_.constant_of(may(id, negated)) != 1};
   }
 
  private:
-  // A captured tensor that is indexed by rows or keys: its elements say which tiles are empty, not where keys
-  // end.
-  bool reads_blocks(NodeId id) {
-    const Graph& graph = folder_.graph();
-    const std::vector<NodeId> nodes = cone(graph, {id});
-    return std::ranges::any_of(nodes, [&](NodeId node) {
-      return as<Gather>(graph.node(node)) != nullptr && !is_scalar(graph.node(node));
-    });
-  }
-
   std::optional<KeyBounds> solve(const Comparison& compare, bool negated) {
     const Linear& d = compare.difference;
     switch (compare.kind) {

@@ -199,14 +199,12 @@ std::string data_bounds_name(const Graph& graph) {
   return name;
 }
 
-Result<TileProgram> compile_data_bounds(const Graph& graph, const Target& target, const Schedule& attention,
-                                        const StageObserver& observe) {
+Result<TileProgram> compile_data_bounds(const Graph& graph, const Target& target, const Schedule& attention) {
   const Result<Graph> optimized = run_graph_passes(graph);
   if (!optimized) return optimized.errors();
   TileProgram program = BoundsLowering(*optimized, target, attention).run();
   if (const Diagnostics mistakes = verify(program); !mistakes.empty())
     ATTNFUSE_CHECK(false, "lowering broke a rule: " + render(mistakes));
-  if (observe) observe("lower-bounds", print(program), 0);
   return program;
 }
 

@@ -25,14 +25,13 @@ bool is_positive(const Graph& graph, NodeId id) {
   return false;
 }
 
-// A captured element that differs from row to row or from key to key.
+}  // namespace
+
 bool reads_data(const Graph& graph, NodeId root) {
   return std::ranges::any_of(elementwise_cone(graph, {root}), [&](NodeId id) {
     return as<Gather>(graph.node(id)) != nullptr && !is_scalar(graph.node(id));
   });
 }
-
-}  // namespace
 
 bool is_scalar(const Node& node) { return node.axes.within({Axis::b, Axis::h, Axis::g}); }
 

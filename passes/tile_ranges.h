@@ -86,5 +86,7 @@ class TileRanges {
 
 // Of b and h alone: one value for the whole workgroup.
 bool is_scalar(const Node& node);
+// Reads a captured element that differs from row to row or from key to key.
+bool reads_data(const Graph& graph, NodeId root);
 
 }  // namespace attnfuse

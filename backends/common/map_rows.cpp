@@ -12,18 +12,6 @@
 namespace attnfuse {
 namespace {
 
-const char* c_type(ValueType type) {
-  switch (type) {
-    case ValueType::f32:
-      return "float";
-    case ValueType::i32:
-      return "int";
-    case ValueType::boolean:
-      return "bool";
-  }
-  return "";
-}
-
 class RowMapper {
  public:
   RowMapper(TileWriter& writer, const MapRows& map)

@@ -6,6 +6,18 @@
 
 namespace attnfuse {
 
+const char* c_type(ValueType type) {
+  switch (type) {
+    case ValueType::f32:
+      return "float";
+    case ValueType::i32:
+      return "int";
+    case ValueType::boolean:
+      return "bool";
+  }
+  return "";
+}
+
 std::string combine(ReduceOp op, const std::string& a, const std::string& b) {
   return op == ReduceOp::max ? fmt::format("af_max({}, {})", a, b) : fmt::format("{} + {}", a, b);
 }
@@ -105,11 +117,7 @@ void TileWriter::body(const Body& statements) {
 void TileWriter::write(const Let& s) {
   const std::string value = scalar(s.value);
   const ValueType type = program_.expressions.node(s.value).type;
-  out_.line(fmt::format("{}{} {} = {};", s.changes ? "" : "const ",
-                        type == ValueType::f32   ? "float"
-                        : type == ValueType::i32 ? "int"
-                                                 : "bool",
-                        s.name, value));
+  out_.line(fmt::format("{}{} {} = {};", s.changes ? "" : "const ", c_type(type), s.name, value));
 }
 
 std::string TileWriter::element_of(const std::string& name, const Tile& over, const std::string& reg) {

@@ -55,7 +55,8 @@ class TileWriter {
   static std::string shared_index(const Tile& tile, const std::string& row, const std::string& col);
   // for (int r = 0; r < count; ++r), unrolled.
   void open_registers(int count, const std::string& variable = "r");
-  void open_loop(const std::string& header);  // with the dialect's unroll line before it
+  void open_loop(const std::string& header);    // with the dialect's unroll line before it
+  void open_rolled(const std::string& header);  // with its line for loops that run rarely
 
   // Offset (64-bit scalar) of the head that this workgroup reads or writes: "q_base", "o_base", ...
   static std::string base_of(const std::string& tensor) { return tensor + "_base"; }
@@ -153,7 +154,6 @@ class TileWriter {
   std::string value_at(NodeId value, const Tile& over, const std::string& reg);
   void open_elements(const Tile& tile, NodeId row_limit);
   void close_elements();
-  void open_rolled(const std::string& header);
 
   const TileProgram& program_;
   const Dialect& dialect_;
@@ -166,6 +166,8 @@ class TileWriter {
 std::string partner_index(const Partner& partner, const std::string& d);
 // The Partner nodes an expression reads.
 std::vector<NodeId> partners(const Graph& graph, NodeId root);
+// The C type of a value: "float", "int", "bool".
+const char* c_type(ValueType type);
 // Reads a reduction over a row.
 bool reduces(const Graph& graph, NodeId root);
 std::string combine(ReduceOp op, const std::string& a, const std::string& b);

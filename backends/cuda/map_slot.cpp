@@ -13,10 +13,6 @@ namespace {
 constexpr int kTogether = 2;  // rows whose computations overlap
 constexpr int kSwizzleRows = 8;
 
-const char* c_type(ValueType type) {
-  return type == ValueType::f32 ? "float" : type == ValueType::i32 ? "int" : "bool";
-}
-
 // What an f32 value gains from one row to the next: the product of factors that do not depend on the row,
 // over a product of divisors. Nothing where it does not grow evenly.
 struct Growth {
@@ -93,8 +89,8 @@ class SlotMapper {
     out_.line(
         fmt::format("const int d0 = {}thread % {} * {}, row0 = thread / {};", begin, units_, width_, units_));
     declare();
-    if (const std::string roll = writer_.dialect().roll(); !roll.empty()) out_.line(roll);
-    out_.open(fmt::format("for (int row = row0; row < {}; row += {})", tile_.rows, lanes_ * kTogether));
+    writer_.open_rolled(
+        fmt::format("for (int row = row0; row < {}; row += {})", tile_.rows, lanes_ * kTogether));
     writer_.open_registers(kTogether, "u");
     out_.line(fmt::format("const int own = row + u * {}, {} = {} + own;", lanes_, name(row_), first_row_));
     const bool guards = tile_.rows % (lanes_ * kTogether) != 0;
