@@ -1,5 +1,5 @@
-// Comparison of a kernel's output with the oracle's. NaN and infinity must match exactly, element by element;
-// only then are finite values compared, against a budget that an error model gives and nobody widens by hand:
+// Comparison of a kernel's output with the oracle's. NaN and infinity must match, element by element; only
+// then are finite values compared, against a budget that an error model gives and nobody widens by hand:
 //
 //   budget(element) = 3 x (worst error of a naive run that rounds where the dtype makes anyone round)
 //                   + one rounding step of the output at that value + a few f32 steps of the data's scale
@@ -19,6 +19,9 @@ struct ErrorModel {
   double factor = 3;    // of the naive run's worst error
   double relative = 0;  // of the expected value: one rounding step of the output's dtype
   double absolute = 0;  // f32 rounding at the scale of the data
+  // NaN will do where the oracle has infinity: a weight that rounds to zero makes NaN of an infinite value,
+  // and some matrix units (NVIDIA's through Vulkan) make NaN of infinity times a weight below 0.1.
+  bool infinity_may_be_nan = false;
 };
 
 // For values stored as `dtype` that are averages of numbers up to `scale`.

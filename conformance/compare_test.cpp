@@ -51,6 +51,18 @@ TEST_CASE("NaN in place of a number is caught, and a number in place of NaN") {
   CHECK(compare_four({kNan, -1.25, 0, 2}, {kNan, -1.25, 0, 2}).equal);
 }
 
+TEST_CASE("NaN in place of infinity passes only where the model says so") {
+  ErrorModel model = error_model(DType::f16, 2);
+  const std::vector<double> infinite{kInfinity}, nan{kNan}, one{1};
+  CHECK_FALSE(compare("o", {1}, nan, infinite, infinite, model).equal);
+  model.infinity_may_be_nan = true;
+  CHECK(compare("o", {1}, nan, infinite, infinite, model).equal);
+  CHECK_FALSE(compare("o", {1}, std::vector<double>{-kInfinity}, infinite, infinite, model).equal);
+  CHECK_FALSE(compare("o", {1}, one, infinite, infinite, model).equal);
+  CHECK_FALSE(compare("o", {1}, infinite, nan, nan, model).equal);
+  CHECK_FALSE(compare("o", {1}, nan, one, one, model).equal);
+}
+
 TEST_CASE("infinities must have the same sign") {
   const std::vector<double> expected{-kInfinity, -1.25, 0, 2};
   CHECK(compare_four({-kInfinity, -1.25, 0, 2}, expected).equal);

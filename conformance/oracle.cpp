@@ -22,6 +22,7 @@ Result<Expectation> expect(const Graph& graph, const Inputs& inputs) {
   if (!naive) return naive.errors();
   Expectation expectation{std::move(exact).value(), std::move(naive).value(), {}, {}, {}};
   expectation.o_model = error_model(graph.info().dtype, inputs.value_scale);
+  expectation.o_model.infinity_may_be_nan = true;
   expectation.lse_model = error_model(DType::f32, std::max(1.0, largest_finite(expectation.exact.lse)));
   expectation.max_logit_model =
       error_model(DType::f32, std::max(1.0, largest_finite(expectation.exact.max_logit)));

@@ -125,6 +125,8 @@ struct Signal {
   ChannelId channel;
   int stage;
   bool wrote = false;  // after plain stores to the slot, which the copy engine or the matrix unit reads next
+  // Every thread signals what it did itself; else one of each warp does for the others.
+  bool each_thread = false;
 };
 struct Advance {
   ChannelId channel;

@@ -108,8 +108,8 @@ class Printer {
   }
   void print(const Signal& s) {
     const Channel& channel = p_.channel(s.channel);
-    line(fmt::format("signal {} {}{}", channel.name, channel.stages.at(std::size_t(s.stage)).name,
-                     s.wrote ? " after writing" : ""));
+    line(fmt::format("signal {} {}{}{}", channel.name, channel.stages.at(std::size_t(s.stage)).name,
+                     s.wrote ? " after writing" : "", s.each_thread ? ", each thread" : ""));
   }
   void print(const Advance& s) { line(fmt::format("advance {}", p_.channel(s.channel).name)); }
   void print(const Fill& s) { line(fmt::format("fill {} = {}", tile(s.tile), s.value)); }

@@ -116,10 +116,10 @@ class PipelinedLowering : public ForwardLowering {
     ATTNFUSE_CHECK(false, "a producer without a job");
   }
 
-  int signals_of(Job job) const {
+  int threads_of(Job job) const {
     int count = 0;
     for (const Place& place : places_)
-      if (place.job == job) count += signals(place.threads);
+      if (place.job == job) count += place.threads;
     return count;
   }
 
@@ -208,8 +208,9 @@ class PipelinedLowering : public ForwardLowering {
   // Threads that transform find the rows in their slot where no column needs all of its row, else they fetch
   // them.
   ChannelId query_channel(int consumers) {
+    const Job filler = transforms_beside() ? Job::transform : Job::loader;
     std::vector<ChannelStage> stages = {
-        {"filled", std::max(1, signals_of(Job::transform))}, {"written", consumers}, {"free", 1}};
+        {"filled", transforms_query_ ? threads_of(filler) : 1}, {"written", consumers}, {"free", 1}};
     std::vector<ColumnGroup> columns = transforms_beside() ? query_columns() : std::vector<ColumnGroup>{};
     if (!columns.empty()) stages.insert(stages.begin(), {"loaded", 1});
     query_loaded_ = columns.empty() ? 0 : 1;
@@ -302,13 +303,18 @@ class PipelinedLowering : public ForwardLowering {
   }
   NodeId careful() { return g().variable("careful", ValueType::boolean); }
 
-  void fill(Body& body, ChannelId id, NodeId first_row, NodeId limit, int free_stage) {
+  void fill(Body& body, ChannelId id, NodeId first_row, NodeId limit, int free_stage,
+            bool each_thread = false) {
     add(body, Acquire{id, free_stage});
     add(body, Put{id, first_row, limit});
-    if (program_.channel(id).kind != CopyKind::bulk) add(body, Signal{id, kFilled, true});
+    if (program_.channel(id).kind != CopyKind::bulk) add(body, Signal{id, kFilled, true, each_thread});
     add(body, Advance{id});
   }
 
+  // Elements that threads store are read again by other threads, the storer: a thread answers for its own.
+  void fill_queries(Body& body) {
+    fill(body, q_, scalar("q_begin"), size(Size::sq), query_stage(kQueryFree), true);
+  }
   void fill_keys(Body& body) { fill(body, k_, first_key_of("k_tile"), size(Size::skv), 1); }
 
   // The values of `tile`; in a careful run without what is not finite, if some row may not see all of them.
@@ -350,8 +356,7 @@ class PipelinedLowering : public ForwardLowering {
   Body loader() {
     Body body;
     start_walk(body);
-    if (transforms_query_ && loads_by_warp_)
-      fill(body, q_, scalar("q_begin"), size(Size::sq), query_stage(kQueryFree));
+    if (transforms_query_ && loads_by_warp_) fill_queries(body);
     fill_keys(body);
     add(body, Let{"v_tile", scalar("k_tile"), true});
     next_tile(body);
@@ -367,19 +372,18 @@ class PipelinedLowering : public ForwardLowering {
 
   Body scheduler() {
     Body body;
-    if (!transforms_query_ || query_loaded_ > 0)
-      fill(body, q_, scalar("q_begin"), size(Size::sq), query_stage(kQueryFree));
+    if (!transforms_query_ || query_loaded_ > 0) fill_queries(body);
     return items(WorkItems::Part::hands_out, std::move(body));
   }
 
   Body transform() {
     Body body;
     if (query_loaded_ == 0) {
-      fill(body, q_, scalar("q_begin"), size(Size::sq), query_stage(kQueryFree));
+      fill_queries(body);
     } else {
       add(body, Acquire{q_, 0});
       add(body, MapSlot{q_, scalar("q_begin")});
-      add(body, Signal{q_, query_stage(kQueryFilled), true});
+      add(body, Signal{q_, query_stage(kQueryFilled), true, true});
       add(body, Advance{q_});
     }
     return items(WorkItems::Part::takes, std::move(body));

@@ -420,7 +420,9 @@ void HopperDialect::acquire(TileWriter& writer, const Acquire& acquire) const {
 
 void HopperDialect::signal(TileWriter& writer, const Signal& signal) const {
   if (signal.wrote) writer.out().line("af_fence_async();");
-  arrive(writer, barrier_of(writer.program().channel(signal.channel), signal.stage));
+  const std::string barrier = barrier_of(writer.program().channel(signal.channel), signal.stage);
+  if (signal.each_thread) return writer.out().line(fmt::format("af_arrive({});", barrier));
+  arrive(writer, barrier);
 }
 
 void HopperDialect::advance(TileWriter& writer, const Advance& advance) const {

@@ -320,7 +320,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) attention_causal_rope(const
   if (thread == 0) {
     *has_nonfinite = 0;
     for (int x = 0; x < 4; ++x) work_ring[x].w = af_none;
-    for (int x = 0; x < 2; ++x) af_barrier_init(q_filled + x, 1);
+    for (int x = 0; x < 2; ++x) af_barrier_init(q_filled + x, 32);
     for (int x = 0; x < 2; ++x) af_barrier_init(q_written + x, 12);
     for (int x = 0; x < 2; ++x) af_barrier_init(q_free + x, 1);
     for (int x = 0; x < 2; ++x) af_barrier_init(k_filled + x, 1);
@@ -398,10 +398,9 @@ extern "C" __global__ void __launch_bounds__(512, 1) attention_causal_rope(const
           }
           af_store_chunk_f16((q_shared + q_slot * 12288) + af_swizzled<192, 64, 8>(row, d0), x);
         }
-        // signal q filled after writing
+        // signal q filled after writing, each thread
         af_fence_async();
-        __syncwarp();
-        if (lane == 0) af_arrive(q_filled + q_slot);
+        af_arrive(q_filled + q_slot);
         // advance q
         q_slot = q_slot == 1 ? 0 : q_slot + 1;
         q_phase ^= q_slot == 0;
