@@ -93,7 +93,7 @@ constexpr Stage kKey{"key", ValueType::f32, kKeyAxes, Leaf::input, TensorRole::k
 constexpr Stage kValue{"value", ValueType::f32, kKeyAxes, Leaf::input, TensorRole::value, Size::v_head_dim};
 constexpr Stage kScore{"score", ValueType::f32, kScoreAxes, Leaf::scores, {}, {}};
 constexpr Stage kMask{"mask", ValueType::boolean, kScoreAxes, Leaf::none, {}, {}};
-constexpr Stage kSink{"sink", ValueType::f32, {Axis::b, Axis::h}, Leaf::none, {}, {}};
+constexpr Stage kSink{"sink", ValueType::f32, {Axis::b, Axis::h, Axis::i}, Leaf::none, {}, {}};
 constexpr Stage kWeights{"weights", ValueType::f32, kScoreAxes, Leaf::weights, {}, {}};
 constexpr Stage kOutput{"output", ValueType::f32, kQueryAxes, Leaf::result, {}, Size::v_head_dim};
 

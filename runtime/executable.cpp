@@ -45,6 +45,29 @@ std::optional<Diagnostic> check_address(const std::string& name, const BoundTens
   return {};
 }
 
+// A tensor of one row a head, [batch, heads, 1, ...], as [batch, kv_heads, heads / kv_heads, ...].
+BoundTensor grouped(BoundTensor tensor, const ProgramInfo& info) {
+  const int group = info.heads / info.kv_heads;
+  tensor.shape[1] = info.kv_heads;
+  tensor.shape[2] = group;
+  tensor.strides[2] = tensor.strides[1];
+  tensor.strides[1] *= group;
+  return tensor;
+}
+
+// Which of the tensors have a row for each head: the queries and the outputs.
+std::vector<std::size_t> by_head(const TileProgram& program, std::span<const std::string> names) {
+  std::vector<std::size_t> result;
+  for (std::size_t n = 0; n < names.size(); ++n) {
+    const auto is_output = [&](const OutputInfo& output) { return output.name == names[n]; };
+    const TensorId input = program.expressions.find_tensor(names[n]);
+    if (std::ranges::any_of(program.outputs, is_output) ||
+        (input.valid() && program.expressions.tensor(input).role == TensorRole::query))
+      result.push_back(n);
+  }
+  return result;
+}
+
 }  // namespace
 
 Executable::Executable(Graph graph, Machine machine, std::unique_ptr<Planner> planner)
@@ -195,7 +218,13 @@ Status Executable::launch(std::span<const BoundTensor> tensors, const LaunchSite
   for (std::size_t n = 0; n < bound.steps.size(); ++n) {
     const Step& step = bound.plan.steps[n];
     Bound::StepState& state = bound.steps[n];
-    Launch launch = launch_shape(step.kernel->program, *sizes);
+    Sizes seen = *sizes;
+    if (step.groups_queries) {
+      seen.sq = graph_.info().heads / graph_.info().kv_heads;
+      bound.grouped = bound.tensors;
+      for (std::size_t at : state.by_head) bound.grouped[at] = grouped(bound.tensors[at], graph_.info());
+    }
+    Launch launch = launch_shape(step.kernel->program, seen);
     if (launch.grid[0] == 0) continue;
     launch.stream = site.stream;
     launch.overlaps_previous = n > 0 && step.overlaps_previous;
@@ -205,7 +234,8 @@ Status Executable::launch(std::span<const BoundTensor> tensors, const LaunchSite
       if (!address) return address.errors();
       counter = *address;
     }
-    const auto block = state.arguments.fill(bound.tensors, *sizes, counter, device);
+    const auto block =
+        state.arguments.fill(step.groups_queries ? bound.grouped : bound.tensors, seen, counter, device);
     if (!block) return block.errors();
     if (auto status = device.launch(*step.kernel->module, launch, *block); !status) return status;
   }
@@ -237,7 +267,8 @@ Result<std::shared_ptr<Executable::Bound>> Executable::make_plan(int variant, Ac
       for (std::size_t n = 0; n < names.size(); ++n)
         if (names[n] == own || names[n] == given) step_names[n] = names[n] == given ? own : "";
     const TileProgram& program = step.kernel->program;
-    Bound::StepState state{ArgumentBlock(program, step_names), {}};
+    Bound::StepState state{ArgumentBlock(program, step_names), {}, {}};
+    if (step.groups_queries) state.by_head = by_head(program, step_names);
     if (state.arguments.has_counter()) {
       auto counters = Counters::create(machine_.device);
       if (!counters) return counters.errors();

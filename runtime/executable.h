@@ -72,9 +72,12 @@ class Executable {
     struct StepState {
       ArgumentBlock arguments;
       std::optional<Counters> counters;
+      // Of a step that groups queries: which of the tensors below have a row for each head.
+      std::vector<std::size_t> by_head;
     };
     std::vector<StepState> steps;
     std::vector<BoundTensor> tensors;  // of the call, then of the workspace
+    std::vector<BoundTensor> grouped;  // the same, as a step that groups queries sees them
   };
   struct Kept {
     int variant;

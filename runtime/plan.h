@@ -31,6 +31,8 @@ struct Step {
   // The kernel's name of a tensor -> the call's or the workspace's, where they differ.
   std::map<std::string, std::string> renamed = {};
   bool overlaps_previous = false;  // the kernel waits by itself for what the step ahead of it writes
+  // Of calls with one query row: the kernel sees the heads that share keys as rows (passes/group_queries.h).
+  bool groups_queries = false;
 };
 
 // Contiguous, at a multiple of kWorkspaceAlignment bytes.

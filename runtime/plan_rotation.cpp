@@ -6,6 +6,7 @@
 
 #include "ir/analysis.h"
 #include "passes/data_bounds.h"
+#include "passes/group_queries.h"
 #include "runtime/compile.h"
 #include "runtime/machine.h"
 
@@ -66,6 +67,7 @@ class RotationPlanner : public Planner {
     if (!verify(graph_).empty()) return;  // planning says what is wrong
     const auto optimized = run_graph_passes(graph_);
     has_data_bounds_ = optimized && has_data_bounds(*optimized);
+    may_group_ = has_query_groups(graph_) && !has_data_bounds_;
     if (!is_free) return;
     choices_ = distinct_rotations(graph_);
     if (choices_.size() == 1) return;
@@ -78,12 +80,14 @@ class RotationPlanner : public Planner {
     chooser_ = std::make_unique<Chooser>(*optimized, machine_.target, *schedules);
   }
 
-  // Choices of all lengths, then those of the first class of lengths, and so on.
+  // Choices of all lengths, then those of the first class of lengths, and so on; last of all those of one
+  // query row.
   int variant(const Sizes& sizes) const override {
     const int count = int(choices_.size());
     int length = 0;
     for (int n = int(lengths_.size()) - 1; n > 0; --n)
       if (sizes.sq <= lengths_[std::size_t(n)]) length = n;
+    if (may_group_ && sizes.sq == 1) length = int(lengths_.size());
     const auto choice = chooser_ ? std::ranges::find(choices_, chooser_->choose(sizes)) : choices_.begin();
     return length * count + int(choice - choices_.begin());
   }
@@ -93,7 +97,9 @@ class RotationPlanner : public Planner {
     CompileOptions options = options_;
     options.copy_engine = access == Access::copy_engine;
     options.vector_bytes = access == Access::element ? size_in_bytes(graph_.info().dtype) : 16;
-    options.sq = lengths_.at(std::size_t(variant) / choices_.size());
+    const std::size_t length = std::size_t(variant) / choices_.size();
+    const bool groups = length == lengths_.size();
+    options.sq = groups ? graph_.info().heads / graph_.info().kv_heads : lengths_.at(length);
     const std::vector<TensorRole> roles =
         split_roles(graph_, choices_.at(std::size_t(variant) % choices_.size()));
     Plan plan;
@@ -112,12 +118,13 @@ class RotationPlanner : public Planner {
     }
     if (has_data_bounds_) options.data_bounds = data_bounds_name(graph_);
     options.chained = !roles.empty() || has_data_bounds_;
-    auto kernel =
-        load_kernel(roles.empty() ? graph_ : split_transform(graph_, roles), machine_, options, cache_);
+    Graph attention = roles.empty() ? graph_ : split_transform(graph_, roles);
+    if (groups) attention = group_queries(attention);
+    auto kernel = load_kernel(attention, machine_, options, cache_);
     if (!kernel) return kernel.errors();
     if (has_data_bounds_)
       if (auto added = add_data_bounds(plan, (*kernel)->program.schedule); !added) return added.errors();
-    plan.steps.push_back({*kernel, std::move(renamed), waits_for_others((*kernel)->program)});
+    plan.steps.push_back({*kernel, std::move(renamed), waits_for_others((*kernel)->program), groups});
     return plan;
   }
 
@@ -152,6 +159,7 @@ class RotationPlanner : public Planner {
   std::vector<Rotation> choices_;
   std::vector<int> lengths_;  // see length_classes
   bool has_data_bounds_ = false;
+  bool may_group_ = false;
   std::unique_ptr<Chooser> chooser_;
 };
 
