@@ -38,6 +38,7 @@ constexpr Family kFamilies[] = {
     {"language", "every operation of expressions, negative operands included", language_cases},
     {"poison", "slots that no query may see never influence anything, whatever bits they hold", poison_cases},
     {"decode", "decoding the last row equals the prefill", decode_cases},
+    {"shares", "shares of the keys, merged, give what all keys give", share_cases},
     {"shift", "a constant added to all scores of a row changes nothing", shift_cases},
     {"large_logit", "huge finite scores are ordinary", large_logit_cases},
     {"real", "data as trained models produce it", real_cases},

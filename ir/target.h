@@ -98,6 +98,8 @@ struct Target {
   int shared_bytes = 48 * 1024;  // per workgroup
   int registers_per_thread = 255;
   int max_grid_x = 65535;
+  // Of a driver that ends long loops: keys of a workgroup times the head dim; 0: no such limit.
+  std::int64_t most_key_elements = 0;
   int compute_units = 1;  // workgroups of full size that run side by side; of the device once it is open
   CopyKind copy = CopyKind::direct;
   int async_copy_min_bytes = 0;   // smallest element the background copy moves

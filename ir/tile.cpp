@@ -241,6 +241,7 @@ int size_in_bytes(ParamField::Kind kind) {
     case ParamField::Kind::counter:
       return 8;
     case ParamField::Kind::size:
+    case ParamField::Kind::shares:
       return 4;
     case ParamField::Kind::tensor_map:
       return 128;

@@ -256,6 +256,13 @@ struct StoreScalars {
   std::string output;
   std::vector<NodeId> at, values;
 };
+// Outputs from those of the shares that workgroups computed (TileProgram::shares): rows of o [batch * shares,
+// heads, rows, d] weighted by exp of their lse [batch * shares, heads, rows], for the rows and the head of
+// this workgroup.
+struct MergeShares {
+  std::string from, from_lse;
+  NodeId first_row, row_limit;
+};
 // Kernels that follow each other on a queue: lets the next one start, or waits until what the ones before
 // wrote is there. The machine may do without both.
 struct Chain {
@@ -341,8 +348,8 @@ struct BulkDrain {};
 struct Statement {
   std::variant<Let, Assign, Put, Take, Acquire, Signal, Advance, Fill, Move, Mma, MmaWait, Map, PairColumns,
                RowReduce, LaneReduce, ScaleRows, Barrier, Scrub, Store, BulkStore, BulkDrain, Restore,
-               MapRows, Fold, StoreScalars, Chain, If, While, TileLoop, Roles, WorkItems, Doubt, Turn,
-               MapSlot>
+               MapRows, MergeShares, Fold, StoreScalars, Chain, If, While, TileLoop, Roles, WorkItems, Doubt,
+               Turn, MapSlot>
       kind;
 };
 
@@ -354,6 +361,7 @@ struct ParamField {
     size,        // i32 run-time size: batch, sq, skv
     tensor_map,  // 128 bytes, 64-byte aligned: `tensor` as the copy engine sees it (Device::encode)
     counter,     // u64 device address of two u32 that are zero before and after every launch
+    shares,      // i32, see TileProgram::shares
   };
   Kind kind;
   std::string name;    // "q_ptr", "q_stride_h", "skv"
@@ -405,6 +413,9 @@ struct TileProgram {
   int param_bytes = 0;
   MatrixUnit unit;
   std::optional<Rows> rows;  // absent: a workgroup takes the block_q query rows of one head
+  // Workgroups divide the keys of a query tile: the scalar "shares" says into how many parts, "share" which
+  // one is at hand. `batch` counts shares, and so do outputs: entry b * shares + share of them belongs to b.
+  bool shares = false;
   std::vector<Tile> tiles;
   std::vector<Channel> channels;
   Body body;

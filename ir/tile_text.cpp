@@ -189,6 +189,10 @@ class Printer {
     line(fmt::format("store {} <- {}", s.output, values));
   }
   void print(const Chain& s) { line(s.wait ? "wait for the kernels before" : "let the next kernel start"); }
+  void print(const MergeShares& s) {
+    line(fmt::format("merge rows [{}, ..) below {} of {} by {}", expr(s.first_row), expr(s.row_limit), s.from,
+                     s.from_lse));
+  }
   void print(const While& s) {
     line(fmt::format("while {}", expr(s.condition)));
     body(s.body);

@@ -36,7 +36,7 @@ Result<TileProgram> compile_to_tiles(const Graph& graph, const Target& target,
     schedule = *chosen;
   }
   const auto start = std::chrono::steady_clock::now();
-  Result<TileProgram> program = lower_forward(*optimized, target, schedule, options.data_bounds);
+  Result<TileProgram> program = lower_forward(*optimized, target, schedule, options.around);
   if (!program) return program;
   if (options.chained) program = after_others(std::move(program).value());
   if (Diagnostics mistakes = verify(*program); !mistakes.empty())

@@ -17,7 +17,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 }  // namespace
 
 ForwardLowering::ForwardLowering(const Graph& graph, const Target& target, const Schedule& schedule,
-                                 const std::string& data_bounds, ForwardTiles plan)
+                                 const Around& around, ForwardTiles plan)
     : plan_(std::move(plan)) {
   program_.name = "attention_" + graph.info().name;  // never a keyword
   program_.info = graph.info();
@@ -28,7 +28,8 @@ ForwardLowering::ForwardLowering(const Graph& graph, const Target& target, const
   read_graph();
   program_.outputs = outputs_of(graph);
   if (masked_) classes_ = classify_tiles(g(), mask_root_);
-  if (!data_bounds.empty()) use_data_bounds(data_bounds);
+  program_.shares = around.shares_keys;
+  if (!around.data_bounds.empty()) use_data_bounds(around.data_bounds);
   lower_scores();
 }
 
@@ -168,6 +169,8 @@ void ForwardLowering::lower_scores() {
   score_value_ = hoist_from(peeled.rest, "score");
   score_is_identity_ = score_value_ == s;
   is_allowed_ = hoist_from(within_keys(masked_ ? mask_root_ : NodeId{}), "mask");
+  if (sink_.valid() && program_.shares)  // one share has it
+    sink_ = op(ScalarOp::select, {op(ScalarOp::ieq, {scalar("share"), i32(0)}), sink_, f32(-kInfinity)});
   if (sink_.valid()) sink_ = hoist_from(sink_, "sink");
   const NodeId weights = substitute(g(), g().operand(attend_, 0), {{normalize_, s}});
   weight_is_identity_ = weights == s;
@@ -177,7 +180,7 @@ void ForwardLowering::lower_scores() {
 // mask && j < skv. A bound on j of the row's own, and the end of the keys, is one comparison of the
 // register's part of j with what is left of the bound for this thread.
 NodeId ForwardLowering::within_keys(NodeId mask) {
-  const NodeId j = g().index(Axis::j), skv = size(Size::skv);
+  const NodeId j = g().index(Axis::j), skv = key_limit();
   // A captured bound may be any i32: below -1 is no key either, and keeps the difference small.
   const auto up_to = [&](NodeId bound) {
     return op(ScalarOp::ile, {scalar_along("j_step"), op(ScalarOp::isub, {bound, scalar_along("j_at")})});
@@ -221,10 +224,31 @@ void ForwardLowering::add_bounds(Body& body) {
     first = op(ScalarOp::imax, {classes_.first_key, i32(0)});
     end = op(ScalarOp::imin, {classes_.end_key, end});
   }
-  add(body, Let{"key_end", end});
-  add(body, Let{"tile_begin", op(ScalarOp::idiv, {first, i32(block_k)})});
-  add(body, Let{"tile_end", op(ScalarOp::idiv,
-                               {op(ScalarOp::iadd, {scalar("key_end"), i32(block_k - 1)}), i32(block_k)})});
+  const bool shares = program_.shares;
+  const std::string last = shares ? "last_key_end" : "key_end", begin = shares ? "first_tile" : "tile_begin";
+  add(body, Let{last, end});
+  add(body, Let{begin, op(ScalarOp::idiv, {first, i32(block_k)})});
+  add(body, Let{shares ? "last_tile_end" : "tile_end",
+                op(ScalarOp::idiv, {op(ScalarOp::iadd, {scalar(last), i32(block_k - 1)}), i32(block_k)})});
+  if (shares) divide_keys(body);
+}
+
+// The tiles of this share. Of one without any, whatever tile is visited lies past the limit.
+void ForwardLowering::divide_keys(Body& body) {
+  const NodeId block_k = i32(program_.schedule.block_k), shares = scalar("shares");
+  const NodeId tiles =
+      op(ScalarOp::imax, {op(ScalarOp::isub, {scalar("last_tile_end"), scalar("first_tile")}), i32(0)});
+  const NodeId rounded = op(ScalarOp::isub, {op(ScalarOp::iadd, {tiles, shares}), i32(1)});
+  add(body, Let{"share_tiles", op(ScalarOp::idiv, {rounded, shares})});
+  add(body,
+      Let{"tile_begin", op(ScalarOp::iadd, {scalar("first_tile"),
+                                            op(ScalarOp::imul, {scalar("share"), scalar("share_tiles")})})});
+  add(body,
+      Let{"tile_end", op(ScalarOp::imin, {op(ScalarOp::iadd, {scalar("tile_begin"), scalar("share_tiles")}),
+                                          scalar("last_tile_end")})});
+  const NodeId end = op(ScalarOp::imul, {scalar("tile_end"), block_k});
+  add(body, Let{"key_end", op(ScalarOp::imin, {scalar("last_key_end"), end})});
+  add(body, Let{"key_limit", op(ScalarOp::imin, {size(Size::skv), end})});
 }
 
 void ForwardLowering::clear_rows(Body& body) {

@@ -16,9 +16,8 @@ namespace attnfuse {
 
 class ForwardLowering {
  protected:
-  // data_bounds: the tensor that a kernel before this one fills, see passes/data_bounds.h; empty: none.
-  ForwardLowering(const Graph& graph, const Target& target, const Schedule& schedule,
-                  const std::string& data_bounds, ForwardTiles plan);
+  ForwardLowering(const Graph& graph, const Target& target, const Schedule& schedule, const Around& around,
+                  ForwardTiles plan);
   ~ForwardLowering() = default;
 
   Graph& g() { return program_.expressions; }
@@ -72,6 +71,8 @@ class ForwardLowering {
   TileId add_tile(Tile tile);
   // The keys that row i may see, as a predicate over i and j; past the end included.
   NodeId allowed_keys();
+  // Where the keys of this workgroup end.
+  NodeId key_limit() { return program_.shares ? scalar("key_limit") : size(Size::skv); }
 
   ForwardTiles plan_;
   TileProgram program_;
@@ -89,6 +90,7 @@ class ForwardLowering {
 
  private:
   void read_graph();
+  void divide_keys(Body& body);
   void use_data_bounds(const std::string& tensor);
   TileId add_vector(const std::string& name, ValueType type, TileAxis axis);
   NodeId hoist_from(NodeId root, const std::string& prefix);
@@ -106,8 +108,8 @@ class ForwardLowering {
 
 // The schedules.
 TileProgram lower_portable(const Graph& graph, const Target& target, const Schedule& schedule,
-                           const std::string& data_bounds);
+                           const Around& around);
 TileProgram lower_pipelined(const Graph& graph, const Target& target, const Schedule& schedule,
-                            const std::string& data_bounds);
+                            const Around& around);
 
 }  // namespace attnfuse

@@ -37,9 +37,8 @@ enum QueryStage : std::uint8_t { kQueryFilled, kQueryWritten, kQueryFree };
 
 class PipelinedLowering : public ForwardLowering {
  public:
-  PipelinedLowering(const Graph& graph, const Target& target, const Schedule& schedule,
-                    const std::string& data_bounds)
-      : ForwardLowering(graph, target, schedule, data_bounds,
+  PipelinedLowering(const Graph& graph, const Target& target, const Schedule& schedule, const Around& around)
+      : ForwardLowering(graph, target, schedule, around,
                         plan_pipelined_tiles(graph.info(), target, schedule)) {
     program_.unit = target.pipeline->product;
     group_threads_ = target.pipeline->group_threads;
@@ -286,7 +285,7 @@ class PipelinedLowering : public ForwardLowering {
   NodeId is_full(const std::string& tile, const char* first, const char* end) {
     NodeId whole =
         op(ScalarOp::ile,
-           {op(ScalarOp::iadd, {first_key_of(tile), i32(program_.schedule.block_k)}), size(Size::skv)});
+           {op(ScalarOp::iadd, {first_key_of(tile), i32(program_.schedule.block_k)}), key_limit()});
     if (!masked_) return whole;
     const NodeId full =
         bind(bind_tile(classes_.full, tile), {{"q_begin", scalar(first)}, {"q_end", scalar(end)}});
@@ -323,11 +322,11 @@ class PipelinedLowering : public ForwardLowering {
     add(body, Acquire{v_, value_free_});
     add(body, Put{v_, first_key_of(tile), size(Size::skv)});
     if (program_.channel(v_).kind != CopyKind::bulk) add(body, Signal{v_, kFilled, true});
-    Body cut;
-    add(cut, Acquire{v_, kFilled});
-    add(cut, Scrub{plan_.value, "has_nonfinite"});
-    add(body, If{op(ScalarOp::logical_and, {careful(), negated(is_full(tile, "q_begin", "q_end"))}),
-                 std::move(cut)});
+    Body when_careful;  // consumers wait for this role then, which waits for the copy
+    add(when_careful, Acquire{v_, kFilled});
+    add(when_careful,
+        If{negated(is_full(tile, "q_begin", "q_end")), {{Scrub{plan_.value, "has_nonfinite"}}}});
+    add(body, If{careful(), std::move(when_careful)});
     add(body, Signal{v_, kClean});
     add(body, Advance{v_});
   }
@@ -606,8 +605,8 @@ class PipelinedLowering : public ForwardLowering {
 }  // namespace
 
 TileProgram lower_pipelined(const Graph& graph, const Target& target, const Schedule& schedule,
-                            const std::string& data_bounds) {
-  return PipelinedLowering(graph, target, schedule, data_bounds).run();
+                            const Around& around) {
+  return PipelinedLowering(graph, target, schedule, around).run();
 }
 
 }  // namespace attnfuse

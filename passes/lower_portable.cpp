@@ -15,10 +15,8 @@ namespace {
 
 class PortableLowering : public ForwardLowering {
  public:
-  PortableLowering(const Graph& graph, const Target& target, const Schedule& schedule,
-                   const std::string& data_bounds)
-      : ForwardLowering(graph, target, schedule, data_bounds,
-                        plan_forward_tiles(graph.info(), target, schedule)) {
+  PortableLowering(const Graph& graph, const Target& target, const Schedule& schedule, const Around& around)
+      : ForwardLowering(graph, target, schedule, around, plan_forward_tiles(graph.info(), target, schedule)) {
     program_.unit = matrix_unit(target, graph.info().dtype);
   }
 
@@ -146,14 +144,14 @@ class PortableLowering : public ForwardLowering {
 }  // namespace
 
 TileProgram lower_portable(const Graph& graph, const Target& target, const Schedule& schedule,
-                           const std::string& data_bounds) {
-  return PortableLowering(graph, target, schedule, data_bounds).run();
+                           const Around& around) {
+  return PortableLowering(graph, target, schedule, around).run();
 }
 
 Result<TileProgram> lower_forward(const Graph& graph, const Target& target, const Schedule& schedule,
-                                  const std::string& data_bounds) {
-  return schedule.groups > 0 ? lower_pipelined(graph, target, schedule, data_bounds)
-                             : lower_portable(graph, target, schedule, data_bounds);
+                                  const Around& around) {
+  return schedule.groups > 0 ? lower_pipelined(graph, target, schedule, around)
+                             : lower_portable(graph, target, schedule, around);
 }
 
 }  // namespace attnfuse

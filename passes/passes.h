@@ -64,10 +64,14 @@ std::vector<int> length_classes(const ProgramInfo& info, const Target& target);
 Footprint footprint(const ProgramInfo& info, const Target& target, const Schedule& schedule);
 bool fits(const Footprint& footprint, const Target& target);
 
+// What kernels before and after attention do for it.
+struct Around {
+  std::string data_bounds;   // the tensor that one fills, see passes/data_bounds.h; empty: none
+  bool shares_keys = false;  // one merges the outputs of shares of the keys, see passes/share_keys.h
+};
 // The schedule's kernel: lower_portable.cpp, lower_pipelined.cpp.
-// data_bounds: a tensor that a kernel before this one fills, see passes/data_bounds.h; empty: none.
 Result<TileProgram> lower_forward(const Graph& graph, const Target& target, const Schedule& schedule,
-                                  const std::string& data_bounds = {});
+                                  const Around& around = {});
 
 // Which of queries and keys are transformed by a pre-pass of their own ahead of attention
 // (passes/rotation.h).
@@ -81,7 +85,7 @@ struct CompileOptions {
                             // with roles are allowed
   Rotation rotation = Rotation::automatic;  // for plans of several kernels; one kernel has all fused
   bool chained = false;                     // other kernels write what this one reads, just before it
-  std::string data_bounds;                  // see lower_forward
+  Around around;
   ScheduleKind schedule_kind = ScheduleKind::automatic;
   std::int64_t sq = 0;  // query rows of the calls it is compiled for, at most; 0: any number. Not a limit.
   Schedule schedule;    // used when schedule.source is set

@@ -74,7 +74,9 @@ ArgumentBlock::ArgumentBlock(const TileProgram& program, std::span<const std::st
     : block_(std::size_t(program.param_bytes)) {
   for (const ParamField& field : program.params) {
     const auto found = std::ranges::find(tensors, field.tensor);
-    const auto needs_tensor = field.kind != ParamField::Kind::size && field.kind != ParamField::Kind::counter;
+    const auto needs_tensor = field.kind != ParamField::Kind::size &&
+                              field.kind != ParamField::Kind::counter &&
+                              field.kind != ParamField::Kind::shares;
     ATTNFUSE_CHECK(!needs_tensor || found != tensors.end(), "no tensor is bound to '" + field.tensor + "'");
     ATTNFUSE_CHECK(field.offset >= 0 && field.offset + size_in_bytes(field.kind) <= program.param_bytes,
                    "the parameter " + field.name + " lies past its block");
@@ -101,6 +103,9 @@ Result<std::span<const std::byte>> ArgumentBlock::fill(std::span<const BoundTens
         break;
       case ParamField::Kind::size:
         put(std::int32_t(run_time_size(sizes, field.size)));
+        break;
+      case ParamField::Kind::shares:
+        put(std::int32_t(sizes.shares));
         break;
       case ParamField::Kind::tensor_map: {
         const auto map = encoded(maps_[field.map], tensors[field.tensor], device);

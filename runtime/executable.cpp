@@ -45,6 +45,17 @@ std::optional<Diagnostic> check_address(const std::string& name, const BoundTens
   return {};
 }
 
+// More keys than the device's driver takes.
+std::optional<Diagnostic> check_length(const ProgramInfo& info, const Target& target, const Sizes& sizes) {
+  const std::int64_t dim = std::max(info.head_dim, info.v_head_dim), most = target.most_key_elements / dim;
+  if (target.most_key_elements == 0 || sizes.skv <= most * sizes.shares) return {};
+  return Diagnostic{"launch.too-long",
+                    fmt::format("{} keys of head_dim {}; the driver of this device ends loops early, at most {} are safe",
+                                sizes.skv, dim, most),
+                    {},
+                    "use a shorter call or another device"};
+}
+
 // A tensor of one row a head, [batch, heads, 1, ...], as [batch, kv_heads, heads / kv_heads, ...].
 BoundTensor grouped(BoundTensor tensor, const ProgramInfo& info) {
   const int group = info.heads / info.kv_heads;
@@ -194,18 +205,25 @@ Result<std::size_t> Executable::workspace_bytes(const Sizes& sizes) {
   const std::lock_guard lock(mutex_);
   const auto bound = bound_plan(sizes, Access::copy_engine);
   if (!bound) return bound.errors();
-  return place_workspace(**bound, sizes, 0);
+  return place_workspace(**bound, divided(sizes), 0);
+}
+
+Sizes Executable::divided(Sizes sizes) const {
+  sizes.shares = planner_->shares(sizes);
+  return sizes;
 }
 
 Status Executable::launch(std::span<const BoundTensor> tensors, const LaunchSite& site) {
-  const auto sizes = check(tensors);
-  if (!sizes) return sizes.errors();
+  const auto checked = check(tensors);
+  if (!checked) return checked.errors();
+  const Sizes sizes = divided(*checked);
+  if (auto error = check_length(graph_.info(), machine_.target, sizes)) return *error;
   const std::lock_guard lock(mutex_);
-  const auto found = bound_plan(*sizes, access_of_call(tensors));
+  const auto found = bound_plan(sizes, access_of_call(tensors));
   if (!found) return found.errors();
   Bound& bound = **found;
   std::ranges::copy(tensors, bound.tensors.begin());
-  const std::size_t bytes = place_workspace(bound, *sizes, site.workspace);
+  const std::size_t bytes = place_workspace(bound, sizes, site.workspace);
   if (bytes > 0 &&
       (site.workspace == 0 || site.workspace % kWorkspaceAlignment != 0 || site.workspace_bytes < bytes))
     return Diagnostic{
@@ -218,12 +236,13 @@ Status Executable::launch(std::span<const BoundTensor> tensors, const LaunchSite
   for (std::size_t n = 0; n < bound.steps.size(); ++n) {
     const Step& step = bound.plan.steps[n];
     Bound::StepState& state = bound.steps[n];
-    Sizes seen = *sizes;
+    Sizes seen = sizes;
     if (step.groups_queries) {
       seen.sq = graph_.info().heads / graph_.info().kv_heads;
       bound.grouped = bound.tensors;
       for (std::size_t at : state.by_head) bound.grouped[at] = grouped(bound.tensors[at], graph_.info());
     }
+    if (step.divides_keys) seen.batch *= seen.shares;
     Launch launch = launch_shape(step.kernel->program, seen);
     if (launch.grid[0] == 0) continue;
     launch.stream = site.stream;
@@ -269,6 +288,9 @@ Result<std::shared_ptr<Executable::Bound>> Executable::make_plan(int variant, Ac
     const TileProgram& program = step.kernel->program;
     Bound::StepState state{ArgumentBlock(program, step_names), {}, {}};
     if (step.groups_queries) state.by_head = by_head(program, step_names);
+    std::erase_if(state.by_head, [&](std::size_t at) {  // rows already
+      return at >= names_.size() && bound->plan.workspace[at - names_.size()].by_share;
+    });
     if (state.arguments.has_counter()) {
       auto counters = Counters::create(machine_.device);
       if (!counters) return counters.errors();
@@ -294,6 +316,7 @@ std::size_t Executable::place_workspace(Bound& bound, const Sizes& sizes, std::u
     std::int64_t elements = 1;
     for (std::size_t axis = tensor.shape.size(); axis-- > 0;) {
       place.shape[axis] = value_of(tensor.shape[axis], graph_.info(), sizes);
+      if (axis == 0 && tensor.by_share) place.shape[axis] *= sizes.shares;
       place.strides[axis] = elements;
       elements *= place.shape[axis];
     }

@@ -93,6 +93,8 @@ class Executable {
   // The plan for these, made when it is first asked for.
   Result<Bound*> bound_plan(const Sizes& sizes, Access access);
   Result<std::shared_ptr<Bound>> make_plan(int variant, Access access);
+  // The sizes, and into how many shares the keys are divided.
+  Sizes divided(Sizes sizes) const;
   std::size_t place_workspace(Bound& bound, const Sizes& sizes, std::uint64_t address) const;
 
   Graph graph_;

@@ -33,6 +33,7 @@ struct Step {
   bool overlaps_previous = false;  // the kernel waits by itself for what the step ahead of it writes
   // Of calls with one query row: the kernel sees the heads that share keys as rows (passes/group_queries.h).
   bool groups_queries = false;
+  bool divides_keys = false;  // its batch counts shares, see TileProgram::shares
 };
 
 // Contiguous, at a multiple of kWorkspaceAlignment bytes.
@@ -40,6 +41,7 @@ struct WorkspaceTensor {
   std::string name;
   DType dtype;
   std::vector<Extent> shape;
+  bool by_share = false;  // the first extent is that for each share of the keys
 };
 inline constexpr std::size_t kWorkspaceAlignment = 256;
 
@@ -54,6 +56,8 @@ class Planner {
   // Plans may differ with the sizes of a call: the number of the one that suits these. Called for every
   // launch. 0: what most calls want.
   virtual int variant(const Sizes&) const { return 0; }
+  // Shares of the keys in calls of these sizes.
+  virtual int shares(const Sizes&) const { return 1; }
   // A plan for calls whose tensors allow `access`. Workspaces of one variant are the largest at the widest
   // access.
   virtual Result<Plan> plan(int variant, Access access) = 0;

@@ -7,6 +7,7 @@
 #include "ir/analysis.h"
 #include "passes/data_bounds.h"
 #include "passes/group_queries.h"
+#include "passes/share_keys.h"
 #include "runtime/compile.h"
 #include "runtime/machine.h"
 
@@ -68,6 +69,7 @@ class RotationPlanner : public Planner {
     const auto optimized = run_graph_passes(graph_);
     has_data_bounds_ = optimized && has_data_bounds(*optimized);
     may_group_ = has_query_groups(graph_) && !has_data_bounds_;
+    may_share_ = optimized && can_share_keys(*optimized) && !has_data_bounds_;
     if (!is_free) return;
     choices_ = distinct_rotations(graph_);
     if (choices_.size() == 1) return;
@@ -80,16 +82,25 @@ class RotationPlanner : public Planner {
     chooser_ = std::make_unique<Chooser>(*optimized, machine_.target, *schedules);
   }
 
-  // Choices of all lengths, then those of the first class of lengths, and so on; last of all those of one
-  // query row.
+  // Choices of all lengths, then those of the first class of lengths, and so on, then those of one query row.
+  // All again where shares of the keys are merged.
   int variant(const Sizes& sizes) const override {
     const int count = int(choices_.size());
     int length = 0;
     for (int n = int(lengths_.size()) - 1; n > 0; --n)
       if (sizes.sq <= lengths_[std::size_t(n)]) length = n;
-    if (may_group_ && sizes.sq == 1) length = int(lengths_.size());
+    if (groups(sizes)) length = int(lengths_.size());
+    if (shares(sizes) > 1) length += int(lengths_.size()) + 1;
     const auto choice = chooser_ ? std::ranges::find(choices_, chooser_->choose(sizes)) : choices_.begin();
     return length * count + int(choice - choices_.begin());
+  }
+
+  int shares(const Sizes& sizes) const override {
+    if (!may_share_) return 1;
+    ProgramInfo info = graph_.info();
+    const std::int64_t rows = groups(sizes) ? info.heads / info.kv_heads : sizes.sq;
+    if (groups(sizes)) info.heads = info.kv_heads;
+    return key_shares(info, machine_.target, sizes.batch, rows, sizes.skv);
   }
 
   Result<Plan> plan(int variant, Access access) override {
@@ -97,7 +108,9 @@ class RotationPlanner : public Planner {
     CompileOptions options = options_;
     options.copy_engine = access == Access::copy_engine;
     options.vector_bytes = access == Access::element ? size_in_bytes(graph_.info().dtype) : 16;
-    const std::size_t length = std::size_t(variant) / choices_.size();
+    std::size_t length = std::size_t(variant) / choices_.size();
+    const bool shares = length > lengths_.size();
+    if (shares) length -= lengths_.size() + 1;
     const bool groups = length == lengths_.size();
     options.sq = groups ? graph_.info().heads / graph_.info().kv_heads : lengths_.at(length);
     const std::vector<TensorRole> roles =
@@ -116,19 +129,44 @@ class RotationPlanner : public Planner {
       renamed[source.name] = output;
       plan.steps.push_back({std::move(kernel).value(), {}, waits_for_others(*program)});
     }
-    if (has_data_bounds_) options.data_bounds = data_bounds_name(graph_);
+    if (has_data_bounds_) options.around.data_bounds = data_bounds_name(graph_);
     options.chained = !roles.empty() || has_data_bounds_;
     Graph attention = roles.empty() ? graph_ : split_transform(graph_, roles);
     if (groups) attention = group_queries(attention);
+    options.around.shares_keys = shares;
     auto kernel = load_kernel(attention, machine_, options, cache_);
     if (!kernel) return kernel.errors();
+    if (shares)
+      for (const SharedOutput& output : shared_outputs(attention)) renamed[output.output] = output.shares;
     if (has_data_bounds_)
       if (auto added = add_data_bounds(plan, (*kernel)->program.schedule); !added) return added.errors();
-    plan.steps.push_back({*kernel, std::move(renamed), waits_for_others((*kernel)->program), groups});
+    plan.steps.push_back({*kernel, std::move(renamed), waits_for_others((*kernel)->program), groups, shares});
+    if (shares)
+      if (auto added = add_merge(plan, attention, options, groups); !added) return added.errors();
     return plan;
   }
 
  private:
+  bool groups(const Sizes& sizes) const { return may_group_ && sizes.sq == 1; }
+
+  // The step that merges the outputs of shares, and where these lie.
+  Status add_merge(Plan& plan, const Graph& attention, const CompileOptions& options, bool groups) {
+    auto program = compile_merge(attention, machine_.target, options.vector_bytes);
+    if (!program) return program.errors();
+    auto kernel = loaded(*program);
+    if (!kernel) return kernel.errors();
+    const ProgramInfo& info = attention.info();
+    const Extent rows = groups ? Extent{std::int64_t(graph_.info().heads / info.kv_heads)} : Extent{Size::sq};
+    const std::vector<Extent> shape = {Extent{Size::batch}, Extent{std::int64_t(info.heads)}, rows};
+    const std::vector<SharedOutput> shared = shared_outputs(attention);
+    std::vector<Extent> with_dim = shape;
+    with_dim.push_back(Extent{std::int64_t(info.v_head_dim)});
+    plan.workspace.push_back({shared[0].shares, info.dtype, with_dim, true});
+    plan.workspace.push_back({shared[1].shares, DType::f32, shape, true});
+    plan.steps.push_back({std::move(kernel).value(), {}, waits_for_others(*program), groups});
+    return Unit{};
+  }
+
   // The step that finds key bounds for attention in these tiles.
   Status add_data_bounds(Plan& plan, const Schedule& attention) {
     auto program = compile_data_bounds(graph_, machine_.target, attention);
@@ -159,7 +197,7 @@ class RotationPlanner : public Planner {
   std::vector<Rotation> choices_;
   std::vector<int> lengths_;  // see length_classes
   bool has_data_bounds_ = false;
-  bool may_group_ = false;
+  bool may_group_ = false, may_share_ = false;
   std::unique_ptr<Chooser> chooser_;
 };
 

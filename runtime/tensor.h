@@ -45,6 +45,7 @@ double round_to(DType dtype, double value);
 // Run-time sizes of one call, read off the tensors and checked against the program.
 struct Sizes {
   std::int64_t batch = 0, sq = 0, skv = 0;
+  std::int64_t shares = 1;  // that the keys are divided into, see TileProgram::shares
 };
 
 }  // namespace attnfuse

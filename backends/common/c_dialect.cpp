@@ -313,6 +313,7 @@ void argument_fields(TileWriter& writer, const std::string& pointer_type, const 
         comment = "  // elements";
         break;
       case ParamField::Kind::size:
+      case ParamField::Kind::shares:
         type = "int";
         break;
       case ParamField::Kind::tensor_map:

@@ -206,6 +206,7 @@ class RowMapper {
 void TileWriter::row_scalars() {
   const int block = program_.schedule.block_q, groups = program_.head_groups();
   out_.line("const int batch = args.batch, sq = args.sq, skv = args.skv;");
+  if (program_.shares) out_.line("const int shares = args.shares;");
   out_.line(fmt::format("const int tiles = ({} + {}) / {};", name(program_.rows->size), block - 1, block));
   out_.line(fmt::format("if (block >= batch * {} * tiles) return;", groups));
   out_.line(fmt::format("const int row_begin = block % tiles * {};", block));

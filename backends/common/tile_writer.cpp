@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ir/algorithm.h"
 
 namespace attnfuse {
@@ -43,6 +45,7 @@ std::string TileWriter::write() {
 
 void TileWriter::size_scalars() {
   out_.line("const int batch = args.batch, sq = args.sq, skv = args.skv;");
+  if (program_.shares) out_.line("const int shares = args.shares;");
   out_.line(fmt::format("const int q_tiles = (sq + {}) / {};", program_.schedule.block_q - 1,
                         program_.schedule.block_q));
 }
@@ -56,12 +59,21 @@ void TileWriter::workgroup_scalars() {
   out_.line(
       fmt::format("const int q_begin = (q_tiles - 1 - block % q_tiles) * {};", program_.schedule.block_q));
   out_.line(fmt::format("const int h = block / q_tiles % {};", info.heads));
-  out_.line(fmt::format("const int b = block / q_tiles / {};", info.heads));
+  define_entry(fmt::format("block / q_tiles / {}", info.heads));
   head_offsets();
   std::vector<const Tile*> tiles;
   for (const Tile& tile : program_.tiles) tiles.push_back(&tile);
   declare_tiles(tiles);
 }
+
+// The batch entry; that of outputs, where shares of keys have their own.
+void TileWriter::define_entry(const std::string& at) {
+  if (!program_.shares) return out_.line(fmt::format("const int b = {};", at));
+  out_.line(fmt::format("const int entry_b = {};", at));
+  out_.line("const int b = entry_b / shares, share = entry_b % shares;");
+}
+
+std::string TileWriter::entry_of_output() const { return program_.shares ? "entry_b" : "b"; }
 
 void TileWriter::head_offsets(const std::set<std::string>* tensors) {
   const ProgramInfo& info = program_.info;
@@ -95,8 +107,11 @@ void TileWriter::declare_tiles(const std::vector<const Tile*>& tiles) {
 }
 
 void TileWriter::define_base(const std::string& tensor, const char* head) {
+  const bool is_output =
+      std::ranges::any_of(program_.outputs, [&](const OutputInfo& output) { return output.name == tensor; });
   out_.line(fmt::format("const af_i64 {0} = {1} * args.{2}_stride_b + {3} * args.{2}_stride_h;",
-                        base_of(tensor), dialect_.int64("b"), tensor, dialect_.int64(head)));
+                        base_of(tensor), dialect_.int64(is_output ? entry_of_output() : "b"), tensor,
+                        dialect_.int64(head)));
 }
 
 // Where an output's head starts is computed where it is needed, so that it holds no registers during the

@@ -70,6 +70,9 @@ class TileWriter {
   // ---- parts of a kernel ----------------------------------------------------------------------
   // thread_row, thread_col: where each thread's elements of these tiles are; and the tiles' registers.
   void declare_tiles(const std::vector<const Tile*>& tiles);
+  // b, and entry_b where outputs have entries for shares of the keys; from the number of that entry.
+  void define_entry(const std::string& at);
+  std::string entry_of_output() const;
   // The head of keys and values, and where the heads of tensors (of all, or these) start; reads h and b.
   void head_offsets(const std::set<std::string>* tensors = nullptr);
 
@@ -133,6 +136,7 @@ class TileWriter {
   void write(const Store& s);
   void write(const Restore& s);
   void write(const MapRows& s);
+  void write(const MergeShares& s);
   void write(const Fold& s);
   void write(const StoreScalars& s);
   void write(const Chain& s) { dialect_.chain(*this, s); }

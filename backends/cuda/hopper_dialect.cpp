@@ -265,7 +265,8 @@ void HopperDialect::work_items(TileWriter& writer, const WorkItems& items) const
   out.line(fmt::format("const int {}_item = {}_slot;", ring.name, ring.name));
   advance(writer, {items.ring});
   out.line("if (entry.w == af_none) break;");
-  out.line("const int q_tile = entry.x, h = entry.y, b = entry.z;");
+  out.line("const int q_tile = entry.x, h = entry.y;");
+  writer.define_entry("entry.z");
   out.line(fmt::format("const int q_begin = q_tile * {};", program.schedule.block_q));
   std::set<std::string> direct;
   collect_direct(program, items.body, direct);
@@ -457,7 +458,7 @@ void HopperDialect::bulk_store(TileWriter& writer, const BulkStore& store) const
   const TileProgram& program = writer.program();
   const TileId slot = program.channel(store.channel).tile;
   const Tile& tile = *std::ranges::find_if(program.tiles, [&](const Tile& t) { return t.memory_of == slot; });
-  std::string first = writer.scalar(store.first_row), head = "h", batch = "b";
+  std::string first = writer.scalar(store.first_row), head = "h", batch = writer.entry_of_output();
   std::string condition = writer.threads() > 1 ? "lane == 0" : "";
   if (store.unless_doubted.valid()) {
     // Read anew: a careful run before it leaves no registers for them.

@@ -21,6 +21,7 @@ FieldType type_of(const ParamField& field) {
     case ParamField::Kind::stride:
       return {"i64", "int64_t"};
     case ParamField::Kind::size:
+    case ParamField::Kind::shares:
       return {"i32", "int32_t"};
     case ParamField::Kind::tensor_map:
       return {"tensor_map", "attnfuse_tensor_map"};
@@ -41,6 +42,8 @@ std::string meaning(const ParamField& field) {
     case ParamField::Kind::tensor_map:
       return fmt::format("CUtensorMap of {}: dimensions d, s, h, b, boxes of {} x {}, 128-byte swizzle",
                          field.tensor, field.box_columns, field.box_rows);
+    case ParamField::Kind::shares:
+      return "shares of the keys, each with outputs of its own";
     case ParamField::Kind::counter:
       return "device address of 8 bytes, zero before and after every launch";
   }
