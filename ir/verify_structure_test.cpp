@@ -45,7 +45,7 @@ TEST_CASE("each stage depends on its own axes only") {
   }
 }
 
-TEST_CASE("a mask depends on positions and heads, a sink on heads") {
+TEST_CASE("a mask depends on positions and heads, a sink on heads and rows") {
   TestProgram program;
   program.mask = [](Graph& graph, NodeId) {
     return graph.apply(ScalarOp::ieq,
@@ -61,7 +61,7 @@ TEST_CASE("a mask depends on positions and heads, a sink on heads") {
   };
   CHECK(complaint(program.build()) ==
         "spec.attn:6:9: error[expression.axes]: index j cannot be used in a sink expression, which may "
-        "depend on {b,h}");
+        "depend on {b,h,i}");
 }
 
 TEST_CASE("a query value enters scores only through the product") {

@@ -93,6 +93,8 @@ struct Fixture {
   std::shared_ptr<const Kernel> kernel(std::vector<ParamField> params, int groups = 0) const {
     Kernel k;
     k.program.info = small(DType::f16);
+    k.program.expressions = graph();
+    k.program.outputs = outputs_of(k.program.expressions);
     k.program.target = engine_target();
     k.program.schedule.groups = groups;
     k.program.params = std::move(params);
@@ -148,6 +150,40 @@ TEST_CASE("a launch binds tensors, strides and sizes by the program's parameters
   CHECK(f.driver->launches[0].stream == &f);
   CHECK(!f.driver->launches[0].overlaps_previous);
   CHECK(f.driver->entered == 0);
+}
+
+TEST_CASE("a step that groups queries sees the heads that share keys as rows") {
+  Fixture f;
+  const auto executable = f.executable([&](int, Access) {
+    return Plan{{{.kernel = f.kernel({field(Kind::stride, "q", 0, 0), field(Kind::stride, "q", 8, 1),
+                                      field(Kind::stride, "q", 16, 2), field(Kind::stride, "k", 24, 1),
+                                      field(Kind::size, "", 32, 0, Size::sq)}),
+                  .groups_queries = true}}};
+  });
+  DeviceTensors tensors = Fixture::tensors();
+  tensors["q"].layout = {DType::f16, {2, 4, 1, 8}, {100, 24, 7, 1}};
+  tensors["o"].layout = TensorLayout::contiguous(DType::f16, {2, 4, 1, 16});
+  tensors["lse"].layout = TensorLayout::contiguous(DType::f32, {2, 4, 1});
+  REQUIRE(executable->launch(executable->bind(tensors).value()).ok());
+  const auto& block = f.driver->blocks.at(0);
+  CHECK(read_at<std::int64_t>(block, 0) == 100);
+  CHECK(read_at<std::int64_t>(block, 8) == 48);
+  CHECK(read_at<std::int64_t>(block, 16) == 24);
+  CHECK(read_at<std::int32_t>(block, 32) == 2);
+  CHECK(read_at<std::int64_t>(block, 24) == 40);
+}
+
+TEST_CASE("more keys than the device's driver takes are refused before anything starts") {
+  Fixture f;
+  f.machine.target.most_key_elements = 16 * 50;
+  const auto executable =
+      f.executable([&](int, Access) { return Plan{{{f.kernel({field(Kind::size, "", 0)})}}}; });
+  CHECK(executable->launch(executable->bind(Fixture::tensors(50)).value()).ok());
+  const auto refused = executable->launch(executable->bind(Fixture::tensors(51)).value());
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.errors()[0].code == "launch.too-long");
+  CHECK(refused.errors()[0].message.find("51 keys of head_dim 16") == 0);
+  CHECK(f.driver->launches.size() == 1);
 }
 
 TEST_CASE("calls that the copy engine cannot take get a plan of their own, made once") {

@@ -346,7 +346,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_capped_window(con
         work_slot = work_slot == 3 ? 0 : work_slot + 1;
         work_phase ^= work_slot == 0;
         if (entry.w == af_none) break;
-        const int q_tile = entry.x, h = entry.y, b = entry.z;
+        const int q_tile = entry.x, h = entry.y;
+        const int b = entry.z;
         const int q_begin = q_tile * 128;
         const int g = h / 2;
         const int q_end = af_imin(q_begin + 128, sq);
@@ -388,7 +389,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_capped_window(con
         work_slot = work_slot == 3 ? 0 : work_slot + 1;
         work_phase ^= work_slot == 0;
         if (entry.w == af_none) break;
-        const int q_tile = entry.x, h = entry.y, b = entry.z;
+        const int q_tile = entry.x, h = entry.y;
+        const int b = entry.z;
         const int q_begin = q_tile * 128;
         const int g = h / 2;
         const af_i64 v_base = af_i64(b) * args.v_stride_b + af_i64(g) * args.v_stride_h;
@@ -482,7 +484,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_capped_window(con
         work_slot = work_slot == 3 ? 0 : work_slot + 1;
         work_phase ^= work_slot == 0;
         if (entry.w == af_none) break;
-        const int q_tile = entry.x, h = entry.y, b = entry.z;
+        const int q_tile = entry.x, h = entry.y;
+        const int b = entry.z;
         const int q_begin = q_tile * 128;
         const int g = h / 2;
         const int q_end = af_imin(q_begin + 128, sq);
@@ -501,22 +504,25 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_capped_window(con
             af_bulk_load((v_shared + v_slot * 16384) + 0, &args.v_map, v_filled + v_slot, 0, k_tile * 128, g, b, af_evict_last);
             af_bulk_load((v_shared + v_slot * 16384) + 8192, &args.v_map, v_filled + v_slot, 64, k_tile * 128, g, b, af_evict_last);
           }
-          // if careful && !(k_tile * 128 + 128 <= skv && (skv + q_end - sq - k_tile * 128 <= 4096 && sq + (k_tile * 128 + 128) - skv - q_begin <= 1))
-          const int t2 = k_tile * 128;
-          if (careful && !(k_tile * 128 + 128 <= skv && (skv + q_end - sq - t2 <= 4096 && sq + (t2 + 128) - skv - q_begin <= 1))) {
+          // if careful
+          if (careful) {
             // acquire v filled
             af_wait(v_filled + v_slot, v_phase);
-            // scrub v_shared raising has_nonfinite
-            {
-              bool found = false;
-              #pragma unroll 8
-              for (int e = thread; e < 2048; e += 32) found |= af_has_nonfinite_bf16((v_shared + v_slot * 16384) + af_swizzled<128, 64, 8>(e / 16, e % 16 * 8));
-              if (__any_sync(0xffffffffu, found)) {
-                #pragma unroll 1
-                for (int e = thread; e < 2048; e += 32) af_scrub_bf16((v_shared + v_slot * 16384) + af_swizzled<128, 64, 8>(e / 16, e % 16 * 8));
-                atomicExch(has_nonfinite, 1);
+            // if !(k_tile * 128 + 128 <= skv && (skv + q_end - sq - k_tile * 128 <= 4096 && sq + (k_tile * 128 + 128) - skv - q_begin <= 1))
+            const int t2 = k_tile * 128;
+            if (!(k_tile * 128 + 128 <= skv && (skv + q_end - sq - t2 <= 4096 && sq + (t2 + 128) - skv - q_begin <= 1))) {
+              // scrub v_shared raising has_nonfinite
+              {
+                bool found = false;
+                #pragma unroll 8
+                for (int e = thread; e < 2048; e += 32) found |= af_has_nonfinite_bf16((v_shared + v_slot * 16384) + af_swizzled<128, 64, 8>(e / 16, e % 16 * 8));
+                if (__any_sync(0xffffffffu, found)) {
+                  #pragma unroll 1
+                  for (int e = thread; e < 2048; e += 32) af_scrub_bf16((v_shared + v_slot * 16384) + af_swizzled<128, 64, 8>(e / 16, e % 16 * 8));
+                  atomicExch(has_nonfinite, 1);
+                }
+                af_fence_async();
               }
-              af_fence_async();
             }
           }
           // signal v clean
@@ -572,7 +578,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_capped_window(con
         work_slot = work_slot == 3 ? 0 : work_slot + 1;
         work_phase ^= work_slot == 0;
         if (entry.w == af_none) break;
-        const int q_tile = entry.x, h = entry.y, b = entry.z;
+        const int q_tile = entry.x, h = entry.y;
+        const int b = entry.z;
         const int q_begin = q_tile * 128;
         const int g = h / 2;
         // acquire q free
@@ -629,7 +636,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_capped_window(con
       work_slot = work_slot == 3 ? 0 : work_slot + 1;
       work_phase ^= work_slot == 0;
       if (entry.w == af_none) break;
-      const int q_tile = entry.x, h = entry.y, b = entry.z;
+      const int q_tile = entry.x, h = entry.y;
+      const int b = entry.z;
       const int q_begin = q_tile * 128;
       const int g = h / 2;
       const int q_end = af_imin(q_begin + 128, sq);

@@ -362,7 +362,8 @@ extern "C" __global__ void __launch_bounds__(512, 1) attention_causal_rope(const
         work_slot = work_slot == 3 ? 0 : work_slot + 1;
         work_phase ^= work_slot == 0;
         if (entry.w == af_none) break;
-        const int q_tile = entry.x, h = entry.y, b = entry.z;
+        const int q_tile = entry.x, h = entry.y;
+        const int b = entry.z;
         const int q_begin = q_tile * 192;
         const int g = h / 2;
         const af_i64 q_base = af_i64(b) * args.q_stride_b + af_i64(h) * args.q_stride_h;
@@ -483,21 +484,24 @@ extern "C" __global__ void __launch_bounds__(512, 1) attention_causal_rope(const
             af_expect(v_filled + v_slot, 16384);
             af_bulk_load((v_shared + v_slot * 8192) + 0, &args.v_map, v_filled + v_slot, 0, v_tile * 128, g, b, af_evict_last);
           }
-          // if careful && !(v_tile * 128 + 128 <= skv && sq + (v_tile * 128 + 128) - skv - q_begin <= 1)
-          if (careful && !(v_tile * 128 + 128 <= skv && sq + (v_tile * 128 + 128) - skv - q_begin <= 1)) {
+          // if careful
+          if (careful) {
             // acquire v filled
             af_wait(v_filled + v_slot, v_phase);
-            // scrub v_shared raising has_nonfinite
-            {
-              bool found = false;
-              #pragma unroll 8
-              for (int e = thread; e < 1024; e += 32) found |= af_has_nonfinite_f16((v_shared + v_slot * 8192) + af_swizzled<128, 64, 8>(e / 8, e % 8 * 8));
-              if (__any_sync(0xffffffffu, found)) {
-                #pragma unroll 1
-                for (int e = thread; e < 1024; e += 32) af_scrub_f16((v_shared + v_slot * 8192) + af_swizzled<128, 64, 8>(e / 8, e % 8 * 8));
-                atomicExch(has_nonfinite, 1);
+            // if !(v_tile * 128 + 128 <= skv && sq + (v_tile * 128 + 128) - skv - q_begin <= 1)
+            if (!(v_tile * 128 + 128 <= skv && sq + (v_tile * 128 + 128) - skv - q_begin <= 1)) {
+              // scrub v_shared raising has_nonfinite
+              {
+                bool found = false;
+                #pragma unroll 8
+                for (int e = thread; e < 1024; e += 32) found |= af_has_nonfinite_f16((v_shared + v_slot * 8192) + af_swizzled<128, 64, 8>(e / 8, e % 8 * 8));
+                if (__any_sync(0xffffffffu, found)) {
+                  #pragma unroll 1
+                  for (int e = thread; e < 1024; e += 32) af_scrub_f16((v_shared + v_slot * 8192) + af_swizzled<128, 64, 8>(e / 8, e % 8 * 8));
+                  atomicExch(has_nonfinite, 1);
+                }
+                af_fence_async();
               }
-              af_fence_async();
             }
           }
           // signal v clean
@@ -518,21 +522,24 @@ extern "C" __global__ void __launch_bounds__(512, 1) attention_causal_rope(const
           af_expect(v_filled + v_slot, 16384);
           af_bulk_load((v_shared + v_slot * 8192) + 0, &args.v_map, v_filled + v_slot, 0, v_tile * 128, g, b, af_evict_last);
         }
-        // if careful && !(v_tile * 128 + 128 <= skv && sq + (v_tile * 128 + 128) - skv - q_begin <= 1)
-        if (careful && !(v_tile * 128 + 128 <= skv && sq + (v_tile * 128 + 128) - skv - q_begin <= 1)) {
+        // if careful
+        if (careful) {
           // acquire v filled
           af_wait(v_filled + v_slot, v_phase);
-          // scrub v_shared raising has_nonfinite
-          {
-            bool found = false;
-            #pragma unroll 8
-            for (int e = thread; e < 1024; e += 32) found |= af_has_nonfinite_f16((v_shared + v_slot * 8192) + af_swizzled<128, 64, 8>(e / 8, e % 8 * 8));
-            if (__any_sync(0xffffffffu, found)) {
-              #pragma unroll 1
-              for (int e = thread; e < 1024; e += 32) af_scrub_f16((v_shared + v_slot * 8192) + af_swizzled<128, 64, 8>(e / 8, e % 8 * 8));
-              atomicExch(has_nonfinite, 1);
+          // if !(v_tile * 128 + 128 <= skv && sq + (v_tile * 128 + 128) - skv - q_begin <= 1)
+          if (!(v_tile * 128 + 128 <= skv && sq + (v_tile * 128 + 128) - skv - q_begin <= 1)) {
+            // scrub v_shared raising has_nonfinite
+            {
+              bool found = false;
+              #pragma unroll 8
+              for (int e = thread; e < 1024; e += 32) found |= af_has_nonfinite_f16((v_shared + v_slot * 8192) + af_swizzled<128, 64, 8>(e / 8, e % 8 * 8));
+              if (__any_sync(0xffffffffu, found)) {
+                #pragma unroll 1
+                for (int e = thread; e < 1024; e += 32) af_scrub_f16((v_shared + v_slot * 8192) + af_swizzled<128, 64, 8>(e / 8, e % 8 * 8));
+                atomicExch(has_nonfinite, 1);
+              }
+              af_fence_async();
             }
-            af_fence_async();
           }
         }
         // signal v clean
@@ -560,7 +567,8 @@ extern "C" __global__ void __launch_bounds__(512, 1) attention_causal_rope(const
         work_slot = work_slot == 3 ? 0 : work_slot + 1;
         work_phase ^= work_slot == 0;
         if (entry.w == af_none) break;
-        const int q_tile = entry.x, h = entry.y, b = entry.z;
+        const int q_tile = entry.x, h = entry.y;
+        const int b = entry.z;
         const int q_begin = q_tile * 192;
         const int g = h / 2;
         const af_i64 v_base = af_i64(b) * args.v_stride_b + af_i64(g) * args.v_stride_h;
@@ -672,7 +680,8 @@ extern "C" __global__ void __launch_bounds__(512, 1) attention_causal_rope(const
         work_slot = work_slot == 3 ? 0 : work_slot + 1;
         work_phase ^= work_slot == 0;
         if (entry.w == af_none) break;
-        const int q_tile = entry.x, h = entry.y, b = entry.z;
+        const int q_tile = entry.x, h = entry.y;
+        const int b = entry.z;
         const int q_begin = q_tile * 192;
         const int g = h / 2;
         if (is_new) item = int(gridDim.x + atomicAdd(args.counter, 1u));
@@ -721,7 +730,8 @@ extern "C" __global__ void __launch_bounds__(512, 1) attention_causal_rope(const
       work_slot = work_slot == 3 ? 0 : work_slot + 1;
       work_phase ^= work_slot == 0;
       if (entry.w == af_none) break;
-      const int q_tile = entry.x, h = entry.y, b = entry.z;
+      const int q_tile = entry.x, h = entry.y;
+      const int b = entry.z;
       const int q_begin = q_tile * 192;
       const int g = h / 2;
       const int q_end = af_imin(q_begin + 192, sq);

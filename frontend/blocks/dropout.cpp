@@ -50,7 +50,7 @@ constinit const Block kDropout{
     .parameters = kParameters,
     .about = "Drops weights at random, the same ones on every machine and schedule.",
     .math = "x * (philox(seed, b * heads + h, i, j) >= p ? 1 / (1 - p) : 0)",
-    .latex = "x \\cdot \\frac{\\mathbb{1}[u_{bhij} \\ge p]}{1 - p}",
+    .latex = R"(x \cdot \frac{\mathbb{1}[u_{bhij} \ge p]}{1 - p})",
     .source =
         "Srivastava et al., Dropout (2014); Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3 "
         "(2011)",
