@@ -138,6 +138,9 @@ std::vector<Case> normalizer_cases(CaseSet set) {
                      {1, 33, 67});
   c.data = Data::poison_seen;
   cases.push_back(c);
+  Case negative = c;
+  negative.program = program("weighed", {}, "score scale(0.1) mask i >= j && j != 5 normalize retention");
+  cases.push_back(negative);
   c.data = Data::poison_masked;
   c.check = Check::same_bits;
   cases.push_back(c);

@@ -218,11 +218,13 @@ struct Store {
 // With a shared tile `in`, the threads of the role (one warp) mend it there, before they store it.
 // With a register tile `to` the sums are added to it: the output's rows, or those of `in`, only pass them
 // from thread to thread and are overwritten. No flag: there may be some.
+// Where weights may be negative or zero it is NaN (`is_nan`): the sign of infinity would be theirs.
 struct Restore {
   std::string output, flag;
   TensorId value;
   NodeId mask, begin, end, first_row, row_limit;
   TileId in = {}, to = {};
+  bool is_nan = false;
 };
 // Writes rows [first_row, row_limit) of an output [b, heads, rows, d], whose elements are expressions of the
 // source's elements in the same row; no tile is involved. A thread takes columns that need each other, for

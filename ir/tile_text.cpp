@@ -154,7 +154,8 @@ class Printer {
   }
   void print(const BulkDrain&) { line("wait for bulk stores"); }
   void print(const Restore& s) {
-    line(fmt::format("restore non-finite values of {} into {}{}", p_.expressions.tensor(s.value).name,
+    line(fmt::format("restore non-finite values of {}{} into {}{}", p_.expressions.tensor(s.value).name,
+                     s.is_nan ? ", as NaN," : "",
                      s.to.valid()   ? tile(s.to)
                      : s.in.valid() ? tile(s.in)
                                     : s.output,

@@ -305,8 +305,9 @@ void ForwardLowering::add_weights(Body& body, NodeId partial, const Body& betwee
 void ForwardLowering::finish_weights(Body& body) {
   if (kind_ == NormalizeKind::none) return;
   add(body, LaneReduce{plan_.row_sum, plan_.scores_rows, ReduceOp::sum});
-  const NodeId sum = tile_element(plan_.row_sum);
-  const NodeId divisor = op(ScalarOp::max, {op(ScalarOp::abs, {sum}), f32(1)});
+  // max(|sum|, 1) that keeps NaN.
+  const NodeId magnitude = op(ScalarOp::abs, {tile_element(plan_.row_sum)});
+  const NodeId divisor = op(ScalarOp::select, {op(ScalarOp::lt, {magnitude, f32(1)}), f32(1), magnitude});
   add(body, Map{plan_.row_factor, op(ScalarOp::div, {f32(1), divisor})});
   add(body, Map{plan_.row_sum, op(ScalarOp::log, {divisor})});
 }

@@ -86,6 +86,7 @@ class ForwardLowering {
   double factor_ = 1;
   Body before_, per_tile_, data_bounds_;
 
+  bool weights_are_positive() const { return is_softmax() && weight_is_identity_; }
   bool is_softmax() const { return kind_ == NormalizeKind::softmax || kind_ == NormalizeKind::softmax_sink; }
 
  private:

@@ -407,8 +407,17 @@ class PipelinedLowering : public ForwardLowering {
     const NodeId begin = first_key_of("k_tile");
     const NodeId end =
         op(ScalarOp::imin, {op(ScalarOp::iadd, {begin, i32(program_.schedule.block_k)}), scalar("key_end")});
-    add(cut, Restore{"o", "has_nonfinite", v_tensor_, mask_root_, begin, end, scalar("q_begin"),
-                     size(Size::sq), plan_.scores_shared});
+    add(cut, Restore{"o",
+                     "has_nonfinite",
+                     v_tensor_,
+                     mask_root_,
+                     begin,
+                     end,
+                     scalar("q_begin"),
+                     size(Size::sq),
+                     plan_.scores_shared,
+                     {},
+                     !weights_are_positive()});
     add(visit, If{negated(is_full("k_tile", "q_begin", "q_end")), std::move(cut)});
     return walk(std::move(visit));
   }
@@ -588,7 +597,7 @@ class PipelinedLowering : public ForwardLowering {
     Body body;
     add(body, Restore{"o", "", v_tensor_, op(ScalarOp::logical_and, {mask_root_, negated(is_full)}),
                       first_key_of("tile_begin"), scalar("key_end"), scalar("group_begin"),
-                      scalar("group_end"), plan_.scores_shared, plan_.output});
+                      scalar("group_end"), plan_.scores_shared, plan_.output, !weights_are_positive()});
     return body;
   }
 

@@ -108,7 +108,10 @@ class PortableLowering : public ForwardLowering {
                     first_key_of("tile_begin"),
                     scalar("key_end"),
                     q_begin,
-                    sq};
+                    sq,
+                    {},
+                    {},
+                    !weights_are_positive()};
     if (has_output()) {
       const TileId rows = output_rows(body);
       restore.to = rows;

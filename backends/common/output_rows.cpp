@@ -59,7 +59,8 @@ void TileWriter::write(const Restore& s) {
   out_.line("if (af_is_finite_f32(v_jd)) continue;");
   open_rolled(rows);
   out_.open(fmt::format("if ({})", scalar(s.mask)));
-  store(load() + " + v_jd");
+  // A number's bits: compilers may take x - x for 0.
+  store(s.is_nan ? "af_from_bits(0x7fc00000u) /* NaN */" : load() + " + v_jd");
   for (int n = 0; n < 4; ++n) out_.close();
   if (to_registers) {
     out_.line(dialect_.group_barrier(*this));
