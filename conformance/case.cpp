@@ -18,7 +18,8 @@ constexpr KindInfo<Layout> kLayouts[] = {
     {Layout::odd, "odd", "row stride head dim + 1, one element past an aligned address"},
     {Layout::broadcast, "broadcast", "k and v have batch stride 0"},
     {Layout::mixed, "mixed", "every tensor differently"},
-    {Layout::far, "far", "kv heads of k and v more than 2^31 elements apart"},
+    {Layout::far, "far",
+     "kv heads of k and v, heads of large captured tensors more than 2^31 elements apart"},
 };
 
 constexpr KindInfo<Data> kData[] = {
@@ -36,6 +37,10 @@ constexpr KindInfo<Check> kChecks[] = {
     {Check::repeat, "repeat", "ten more launches give the same bits"},
     {Check::decode, "decode", "the last query alone gives the last row"},
     {Check::same_bits, "same_bits", "the same bits without poison"},
+    {Check::shift, "shift", "the same with a constant added to all scores"},
+    {Check::reverse, "reverse", "the same with the keys in reverse"},
+    {Check::merge, "merge", "the same merged from two parts of the keys"},
+    {Check::alone, "alone", "the same bits for batch entries alone"},
 };
 
 constexpr std::string_view kSeparator = " :: ";

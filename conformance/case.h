@@ -23,7 +23,8 @@ enum class Layout : std::uint8_t {
   odd,        // row stride one more than the head dim, starting one element past an aligned address
   broadcast,  // k and v have batch stride 0
   mixed,      // every tensor differently
-  far,        // kv heads of k and v are more than 2^31 elements apart; needs gigabytes
+  far,        // kv heads of k and v, and heads of captured matrices, are more than 2^31 elements apart; needs
+              // gigabytes of address space
 };
 
 enum class Data : std::uint8_t {
@@ -41,6 +42,10 @@ enum class Check : std::uint8_t {
   repeat,     // and ten more launches give the same bits
   decode,     // and the last query alone, with the same keys, gives the last row
   same_bits,  // and gives the bits of the same case without poison
+  shift,      // and so does the program with a constant added to all scores, the LSE moved by it
+  reverse,    // and so does the call with the keys in reverse; of programs that do not read j
+  merge,      // and so do two calls on parts of the keys together; of programs that do not read j
+  alone,      // and each batch entry alone gives the same bits; of programs that do not read b
 };
 
 template <class Kind>

@@ -14,7 +14,7 @@ std::vector<Case> align_cases(CaseSet set) {
   for (const char* mask :
        {"causal", "causal(top_left)", "causal(bottom_right)", "window(17)", "window(9, 4)"})
     for (const Shape& shape : {Shape{1, 16, 16}, Shape{1, 1, 16}, Shape{1, 16, 1}, Shape{1, 33, 70},
-                               Shape{1, 70, 33}, Shape{1, 129, 40}}) {
+                               Shape{1, 70, 33}, Shape{1, 129, 40}, Shape{1, 16, 142}}) {
       cases.push_back(make_case(program("aligned", kDims, fmt::format("mask {}", mask)), shape));
       if (set == CaseSet::full)
         cases.push_back(make_case(
@@ -34,6 +34,8 @@ std::vector<Case> window_cases(CaseSet set) {
       for (const Shape& shape : {Shape{1, 1, 300}, Shape{1, 70, 300}, Shape{1, 300, 70}, Shape{2, 515, 515}})
         cases.push_back(make_case(text, shape));
   }
+  // The first tile is all but one key of the last row wide.
+  cases.push_back(make_case(program("windowed", kDims, "mask window(141)"), {1, 16, 142}));
   return cases;
 }
 
@@ -122,6 +124,9 @@ std::vector<Case> data_bound_cases(CaseSet set) {
       for (const Shape& shape : {Shape{1, 1, 700}, Shape{2, 515, 515}, Shape{1, 130, 1100}})
         cases.push_back(make_case(text, shape));
   }
+  // Rows 64 and 128 see more keys than the rows after them.
+  cases.push_back(make_case(
+      program("bounded", kDims, "param reach : i32[heads, skv] mask j >= 150 * reach[h, i]"), {1, 193, 193}));
   return cases;
 }
 

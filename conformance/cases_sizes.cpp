@@ -116,10 +116,21 @@ std::vector<Case> layout_cases(CaseSet set) {
           cases.push_back(c);
         }
     }
-  if (set == CaseSet::full) {
-    const Dims dims{.heads = 2, .kv_heads = 2, .head_dim = 64, .dtype = DType::f16};
-    Case c = make_case(program("strided", dims, "mask causal"), {1, 20, 40});
+  return cases;
+}
+
+std::vector<Case> big_stride_cases(CaseSet set) {
+  std::vector<Case> cases;
+  for (DType dtype : kDtypes) {
+    if (set == CaseSet::quick && dtype == DType::f32) continue;  // twice the addresses
+    const Dims dims{.heads = 4, .kv_heads = 2, .head_dim = 64, .dtype = dtype};
+    Case c = make_case(program("far", dims, "mask causal"), {1, 20, 70});
     c.layout = Layout::far;
+    cases.push_back(c);
+    c.program = program("far", dims, std::string(kRope) + "mask window(30)");
+    cases.push_back(c);
+    c.program = program("far", {.heads = 2, .kv_heads = 2, .head_dim = 32, .dtype = dtype},
+                        "param bias : f16[1, heads, sq, skv] score x + bias[b, h, i, j]");
     cases.push_back(c);
   }
   return cases;

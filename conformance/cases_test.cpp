@@ -1,6 +1,7 @@
 #include "conformance/cases.h"
 
 #include <set>
+#include <sstream>
 
 #include <doctest/doctest.h>
 
@@ -34,6 +35,19 @@ TEST_CASE("every family has cases in both sets, and the full set holds more") {
     CHECK_FALSE(family.cases(CaseSet::quick).empty());
     CHECK(family.cases(CaseSet::full).size() >= family.cases(CaseSet::quick).size());
   }
+}
+
+TEST_CASE("every kind of failure is looked for somewhere, and families name no other kinds") {
+  std::set<std::string> named;
+  for (const Family& family : families()) {
+    std::istringstream words{std::string(family.failures)};
+    for (std::string word; words >> word;) named.insert(word);
+  }
+  for (const FailureKind& kind : failure_kinds()) {
+    CAPTURE(kind.name);
+    CHECK((named.erase(std::string(kind.name)) == 1 || !kind.everywhere.empty()));
+  }
+  CHECK(named.empty());
 }
 
 }  // namespace attnfuse::conformance

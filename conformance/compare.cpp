@@ -80,6 +80,23 @@ Comparison compare(const std::string& name, const std::vector<std::int64_t>& sha
   return result;
 }
 
+std::vector<double> error_ratios(std::span<const double> actual, std::span<const double> expected,
+                                 std::span<const double> naive, const ErrorModel& model) {
+  const double naive_error = worst_naive_error(expected, naive);
+  std::vector<double> ratios;
+  for (std::size_t n = 0; n < expected.size(); ++n) {
+    const double budget =
+        model.factor * naive_error + model.relative * std::abs(expected[n]) + model.absolute;
+    const double error = std::abs(actual[n] - expected[n]);
+    const bool both_finite = std::isfinite(actual[n]) && std::isfinite(expected[n]);
+    if (!both_finite)
+      ratios.push_back(same_class(actual[n], expected[n], model) ? 0 : HUGE_VAL);
+    else
+      ratios.push_back(error == 0 ? 0 : budget > 0 ? error / budget : HUGE_VAL);
+  }
+  return ratios;
+}
+
 std::string element_name(const std::string& name, const std::vector<std::int64_t>& shape,
                          std::int64_t index) {
   std::string text;

@@ -41,6 +41,10 @@ Comparison compare(const std::string& name, const std::vector<std::int64_t>& sha
                    std::span<const double> actual, std::span<const double> expected,
                    std::span<const double> naive, const ErrorModel& model);
 
+// Error / budget of every element; infinite where NaN or infinity do not match.
+std::vector<double> error_ratios(std::span<const double> actual, std::span<const double> expected,
+                                 std::span<const double> naive, const ErrorModel& model);
+
 // "o[0,2,5,17]"
 std::string element_name(const std::string& name, const std::vector<std::int64_t>& shape, std::int64_t index);
 

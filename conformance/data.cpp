@@ -14,6 +14,9 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+// What lies farther apart is not kept whole on the host.
+constexpr std::int64_t kMostHostElements = std::int64_t(1) << 31;
+
 // Strides of a dense tensor whose dimensions are nested in `order`, outermost first; each extent may be
 // enlarged by `extra` elements.
 std::vector<std::int64_t> nested(const std::vector<std::int64_t>& shape,
@@ -130,18 +133,19 @@ void fill_attention(HostTensor& tensor, Random& random, Data data, const std::st
   });
 }
 
-// Integers rise in runs along the last axis (document numbers, positions), unless the tensor's name says
-// more: "offsets" part all keys, a "parent" comes before its child, a "list" selects blocks or nothing, and
-// "shuffled" runs of 40 come back, far apart.
+// Integers rise in runs along the last axis (document numbers, positions), unless the tensor's name starts
+// with more: "offsets" part all keys, a "parent" comes before its child, a "list" selects blocks or nothing,
+// and "shuffled" runs of 40 come back, far apart.
 double integer(const std::string& name, std::int64_t first, std::int64_t along, std::int64_t last,
                std::int64_t keys, Random& random) {
-  if (name == "offsets") {
+  const auto is = [&](std::string_view kind) { return name.starts_with(kind); };
+  if (is("offsets")) {
     const std::int64_t part = along * along * keys / std::max<std::int64_t>((last - 1) * (last - 1), 1);
     return double(part);
   }
-  if (name == "shuffled") return double((along / 40 * 7 + first) % 3) * 1e9 - 1e9;
-  if (name == "parent") return along % 6 == 0 ? -1 : double(random.below(along));
-  if (name == "list") return double(random.below(6) - 1);
+  if (is("shuffled")) return double((along / 40 * 7 + first) % 3) * 1e9 - 1e9;
+  if (is("parent")) return along % 6 == 0 ? -1 : double(random.below(along));
+  if (is("list")) return double(random.below(6) - 1);
   const std::int64_t step = along * 3 / last;
   return double(step + first);
 }
@@ -162,7 +166,8 @@ void fill_captured(HostTensor& tensor, Random& random, const std::string& name, 
         tensor.set(index, integer(name, index.size() > 1 ? index[0] : 0, along, last, keys, random));
         break;
       case DType::boolean:
-        tensor.set(index, name == "padding" ? double(5 * along < 2 * last) : double(random.below(2)));
+        tensor.set(index,
+                   name.starts_with("padding") ? double(5 * along < 2 * last) : double(random.below(2)));
         break;
     }
   });
@@ -254,7 +259,7 @@ Placement place(Layout layout, const std::string& name, DType dtype, const std::
                                 : captured_tensor(layout, dtype, shape)};
   const bool is_key_or_value = name == "k" || name == "v";
   if (layout == Layout::broadcast && is_key_or_value) placement.layout.strides[0] = 0;
-  if (layout == Layout::far && is_key_or_value) {
+  if (layout == Layout::far && (is_key_or_value || (!attention && shape.size() == 4))) {
     constexpr std::int64_t kPastInt32 = (std::int64_t(1) << 31) + 1024;
     placement.layout.strides[1] = kPastInt32;
     placement.layout.strides[0] = kPastInt32 * shape[1];
@@ -268,8 +273,11 @@ Inputs make_inputs(const Graph& graph, const Case& c) {
   Inputs inputs;
   for (const TensorInfo& tensor : graph.tensors()) {
     if (tensor.role == TensorRole::constant) continue;
-    const Placement placement = place(c.layout, tensor.name, tensor.dtype, shape_of(graph, tensor, sizes));
-    HostTensor host = empty_tensor(placement.layout);
+    const auto shape = shape_of(graph, tensor, sizes);
+    const Placement placement = place(c.layout, tensor.name, tensor.dtype, shape);
+    const bool is_far = c.layout == Layout::far && placement.layout.span_elements() > kMostHostElements;
+    if (is_far) inputs.far[tensor.name] = placement.layout;
+    HostTensor host = empty_tensor(is_far ? TensorLayout::contiguous(tensor.dtype, shape) : placement.layout);
     Random random(hash_of(tensor.name.c_str(), c.seed));
     if (tensor.role == TensorRole::captured)
       fill_captured(host, random, tensor.name, sizes.skv);

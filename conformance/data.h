@@ -22,6 +22,7 @@ Placement place(Layout layout, const std::string& name, DType dtype, const std::
 struct Inputs {
   HostTensors tensors;                          // q, k, v and captured tensors; gaps are NaN
   std::map<std::string, std::int64_t> offsets;  // Placement::offset of each
+  std::map<std::string, TensorLayout> far;      // on the device, where it is too far apart for the host
   double value_scale = 0;                       // largest finite |v|
 };
 Inputs make_inputs(const Graph& graph, const Case& c);

@@ -47,7 +47,9 @@ Result<Prepared> Executor::prepare(const Graph& graph, const std::string& progra
   Prepared call;
   DeviceTensors addresses;
   const auto add = [&](const std::string& name, const HostTensor& tensor, std::int64_t offset) -> Status {
-    auto guarded = GuardedTensor::create(device(), name, tensor, offset);
+    const auto far = inputs.far.find(name);
+    auto guarded = GuardedTensor::create(device(), name, tensor, offset,
+                                         far != inputs.far.end() ? &far->second : nullptr);
     if (!guarded) return guarded.errors();
     addresses[name] = guarded->device_tensor();
     call.tensors.emplace(name, std::move(guarded).value());

@@ -35,15 +35,22 @@ class Executor {
   // `target` as find_target takes it; the device is the backend's first one. `options` hold for every kernel,
   // except for the access width, which each call's tensors decide.
   static Result<Executor> open(std::string_view target, CompileOptions options = {});
+  static Executor on(Machine machine, CompileOptions options = {}) {
+    return {std::move(machine), std::move(options)};
+  }
 
   const Target& target() const { return machine_.target; }
   Device& device() const { return *machine_.device; }
+  const Machine& machine() const { return machine_; }
 
   // Outputs lie as `outputs` says.
   Result<Prepared> prepare(const Graph& graph, const std::string& program_text, const Inputs& inputs,
                            const Sizes& sizes, Layout outputs, Rotation rotation = Rotation::automatic);
   Status launch(const Prepared& call);  // asynchronous
   Result<Observed> read(const Prepared& call) const;
+
+  // Drops what was compiled.
+  void forget() { executables_.clear(); }
 
   // prepare, launch, read.
   Result<Observed> run(const Graph& graph, const Case& c, const Inputs& inputs);

@@ -61,6 +61,7 @@ std::vector<Case> group_cases(CaseSet set);
 std::vector<Case> head_dim_cases(CaseSet set);
 std::vector<Case> value_dim_cases(CaseSet set);
 std::vector<Case> layout_cases(CaseSet set);
+std::vector<Case> big_stride_cases(CaseSet set);
 // cases_masks.cpp
 std::vector<Case> align_cases(CaseSet set);
 std::vector<Case> window_cases(CaseSet set);
@@ -76,5 +77,7 @@ std::vector<Case> large_logit_cases(CaseSet set);
 std::vector<Case> real_cases(CaseSet set);
 std::vector<Case> range_cases(CaseSet set);
 std::vector<Case> repeat_cases(CaseSet set);
+// cases_metamorphic.cpp
+std::vector<Case> metamorphic_cases(CaseSet set);
 
 }  // namespace attnfuse::conformance

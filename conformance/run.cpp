@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "conformance/metamorphic.h"
 #include "frontend/parser.h"
 
 namespace attnfuse::conformance {
@@ -65,6 +66,16 @@ class CaseRun {
         return check_decode(*graph, inputs);
       case Check::same_bits:
         return check_same_bits(*graph, *observed);
+      case Check::shift:
+        return check_shift(inputs);
+      case Check::reverse:
+        return judge_against_first(
+            *graph, watched_run(*graph, case_, part_of(*graph, inputs, Size::skv, 0, case_.skv, true)),
+            "with the keys in reverse: ");
+      case Check::merge:
+        return check_merge(*graph, inputs);
+      case Check::alone:
+        return check_alone(*graph, inputs, *observed);
     }
   }
 
@@ -100,10 +111,60 @@ class CaseRun {
     outcome_.worst_ratio = std::max(outcome_.worst_ratio, judgement.worst_ratio);
     if (!judgement.equal) {
       fail(judgement.message);
+      outcome_.maps = error_maps(graph, *expected, observed->values);
       return std::nullopt;
     }
-    exact_ = std::move(expected).value().exact;
+    expected_ = std::move(expected).value();
     return observed;
+  }
+
+  // Outputs of another call that must be those of the first.
+  void judge_against_first(const Graph& graph, const std::optional<Observed>& observed,
+                           const std::string& what) {
+    if (!observed) return;
+    const Judgement judgement = judge(graph, *expected_, observed->values);
+    outcome_.worst_ratio = std::max(outcome_.worst_ratio, judgement.worst_ratio);
+    if (!judgement.equal) fail(what + judgement.message);
+  }
+
+  void check_shift(const Inputs& inputs) {
+    constexpr double kShift = 8;
+    Case shifted = case_;
+    shifted.program = with_shifted_scores(case_.program, kShift);
+    const auto graph = parse_one(shifted.program);
+    if (!graph) return fail(render(graph.errors(), shifted.program));
+    auto observed = watched_run(*graph, shifted, inputs);
+    if (!observed) return;
+    for (double& lse : observed->values.lse) lse -= kShift;
+    judge_against_first(*graph, observed, "with all scores moved: ");
+  }
+
+  void check_merge(const Graph& graph, const Inputs& inputs) {
+    std::vector<Observed> parts;
+    const std::int64_t middle = case_.skv * 2 / 5;
+    for (const auto& [first, count] : {std::pair{std::int64_t(0), middle}, {middle, case_.skv - middle}}) {
+      Case part = case_;
+      part.skv = count;
+      auto observed = watched_run(graph, part, part_of(graph, inputs, Size::skv, first, count));
+      if (!observed) return;
+      parts.push_back(std::move(*observed));
+    }
+    parts[0].values = merged(parts[0].values, parts[1].values, graph.info().v_head_dim);
+    judge_against_first(graph, parts[0], "merged from two parts of the keys: ");
+  }
+
+  void check_alone(const Graph& graph, const Inputs& inputs, const Observed& all) {
+    Case one = case_;
+    one.batch = 1;
+    OutputValues joined;
+    for (std::int64_t b = 0; b < case_.batch; ++b) {
+      const auto observed = watched_run(graph, one, part_of(graph, inputs, Size::batch, b, 1));
+      if (!observed) return;
+      joined.o.insert(joined.o.end(), observed->values.o.begin(), observed->values.o.end());
+      joined.lse.insert(joined.lse.end(), observed->values.lse.begin(), observed->values.lse.end());
+    }
+    if (joined.o != all.values.o || joined.lse != all.values.lse)
+      fail("batch entries alone give other bits than together");
   }
 
   void check_repeat(const Graph& graph, const Inputs& inputs, const Observed& first) {
@@ -117,14 +178,15 @@ class CaseRun {
 
   void check_decode(const Graph& graph, const Inputs& inputs) {
     if (case_.sq < 1) return;
-    const ReferenceOutputs all = exact_;
+    const ReferenceOutputs all = expected_->exact;
     Case one = case_;
     one.sq = 1;
     if (!judged_run(graph, one, last_query(inputs))) {
       outcome_.message = "last query alone: " + outcome_.message;
       return;
     }
-    if (const std::string difference = differs_from_last_row(graph.info(), all, exact_); !difference.empty())
+    if (const std::string difference = differs_from_last_row(graph.info(), all, expected_->exact);
+        !difference.empty())
       fail(difference);
   }
 
@@ -138,7 +200,7 @@ class CaseRun {
   Executor& executor_;
   const Case& case_;
   Outcome& outcome_;
-  ReferenceOutputs exact_;
+  std::optional<Expectation> expected_;  // of the last run that was judged
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "conformance/error_map.h"
 #include "conformance/executor.h"
 
 namespace attnfuse::conformance {
@@ -21,6 +22,7 @@ struct Outcome {
   std::string message;     // why failed or skipped
   double worst_ratio = 0;  // error / budget
   double seconds = 0;
+  std::vector<ErrorMap> maps = {};  // where outputs are wrong
 };
 
 Outcome run_case(Executor& executor, const Case& c);

@@ -41,7 +41,8 @@ Result<Call> random_call(const Graph& graph, const Options& options) {
 Result<Call> users_call(const Graph& graph, const Options& options) {
   auto tensors = read_safetensors(options.inputs);
   if (!tensors) return tensors.errors();
-  Call call{{std::move(tensors).value(), {}, 0}, {}};
+  Call call;
+  call.inputs.tensors = std::move(tensors).value();
   std::map<std::string, TensorLayout> layouts;
   for (const auto& [name, tensor] : call.inputs.tensors) {
     layouts[name] = tensor.layout;
