@@ -85,6 +85,8 @@ class Device {
   // For a ParamField of kind tensor_map. Machines without a copy engine: "device.failed".
   virtual Result<EncodedTensorMap> encode(const TensorMap& map);
   virtual Status synchronize() = 0;
+  // Stray accesses, races and missing barriers of a kernel are diagnostics or wrong numbers, every time.
+  virtual bool watches_kernels() const { return false; }
   // Device time of what `work` launches, in milliseconds.
   virtual Result<double> time(const std::function<Status()>& work) = 0;
 };

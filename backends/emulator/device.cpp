@@ -97,6 +97,7 @@ class Emulator : public Device {
   }
 
   Status synchronize() override { return Unit{}; }
+  bool watches_kernels() const override { return true; }
 
   Result<double> time(const std::function<Status()>& work) override {
     const auto start = std::chrono::steady_clock::now();
