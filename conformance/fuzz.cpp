@@ -1,11 +1,8 @@
 #include "conformance/fuzz.h"
 
-#include <set>
-#include <string>
-#include <vector>
-
-#include "conformance/family.h"
-#include "conformance/random.h"
+#include "conformance/random_program.h"
+#include "frontend/parser.h"
+#include "passes/passes.h"
 
 namespace attnfuse::conformance {
 namespace {
@@ -22,62 +19,24 @@ std::int64_t random_length(Random& random) {
   return std::max<std::int64_t>(0, pick(random, kEdges) + random.below(3) - 1);
 }
 
-Dims random_dims(Random& random) {
-  constexpr int kHeadDims[] = {8, 16, 24, 32, 40, 64, 72, 96, 128};
-  constexpr DType kDtypes[] = {DType::f16, DType::bf16, DType::f32};
-  Dims dims;
-  dims.kv_heads = int(1 + random.below(3));
-  dims.heads = dims.kv_heads * int(1 + random.below(5));
-  dims.head_dim = pick(random, kHeadDims);
-  if (random.below(3) == 0) dims.v_head_dim = pick(random, kHeadDims);
-  dims.dtype = pick(random, kDtypes);
-  return dims;
+// Some combinations are mistakes: pairs that do not fit the head, or pairs of pairs.
+bool is_valid(const std::string& program) {
+  const auto graph = parse_one(program);
+  return graph && run_graph_passes(*graph);
 }
 
-// The block texts that occur in a program, in table order.
-std::vector<std::string> blocks_in(const std::string& program_text) {
-  std::vector<std::string> found;
-  for (const BlockText& block : block_texts()) {
-    const std::string text = one_line(block.text);
-    if (program_text.find(" " + text + " ") != std::string::npos) found.push_back(text);
-  }
-  return found;
-}
-
-std::string without(std::string program_text, const std::string& block) {
-  return program_text.erase(program_text.find(" " + block + " "), block.size() + 1);
-}
-
-std::vector<Case> simpler(const Case& c) {
-  std::vector<Case> candidates;
-  const auto add = [&](auto change) {
-    Case simple = c;
-    change(simple);
-    if (!(simple == c)) candidates.push_back(std::move(simple));
-  };
-  for (const std::string& block : blocks_in(c.program))
-    add([&](Case& simple) { simple.program = without(simple.program, block); });
-  add([](Case& simple) { simple.batch = std::min<std::int64_t>(simple.batch, 1); });
-  add([](Case& simple) { simple.sq /= 2; });
-  add([](Case& simple) { simple.skv /= 2; });
-  add([](Case& simple) { simple.sq = std::max<std::int64_t>(simple.sq - 1, 0); });
-  add([](Case& simple) { simple.skv = std::max<std::int64_t>(simple.skv - 1, 0); });
-  add([](Case& simple) { simple.layout = Layout::bhsd; });
-  add([](Case& simple) { simple.data = Data::normal; });
-  add([](Case& simple) { simple.rotation = Rotation::automatic; });
-  return candidates;
+RandomProgram random_valid_program(Random& random) {
+  constexpr int kTries = 50;
+  for (int n = 0; n < kTries; ++n)
+    if (RandomProgram program = random_program(random); is_valid(program.text)) return program;
+  ATTNFUSE_CHECK(false, "no random program is valid");
 }
 
 }  // namespace
 
 Case random_case(std::uint64_t seed) {
   Random random(seed);
-  const Dims dims = random_dims(random);
-  std::string body;
-  std::set<std::string> taken;
-  for (const BlockText& block : block_texts())
-    if (random.below(5) == 0 && dims.head_dim >= 16 && taken.insert(block.slot).second)
-      body += std::string(block.text) + " ";
+  const RandomProgram made = random_valid_program(random);
   Case c;
   c.family = "random";
   c.batch = 1 + random.below(2);
@@ -86,24 +45,16 @@ Case random_case(std::uint64_t seed) {
   c.seed = seed;
   c.layout =
       layouts()[std::size_t(random.below(std::int64_t(layouts().size()) - 1))].kind;  // all but the last: far
-  constexpr Data kData[] = {Data::normal, Data::normal, Data::large_logit, Data::real, Data::poison_masked};
-  c.data = c.layout == Layout::broadcast ? Data::normal : pick(random, kData);
+  constexpr Data kAny[] = {Data::normal, Data::normal, Data::poison_masked, Data::poison_seen};
+  constexpr Data kSoftmax[] = {Data::large_logit, Data::real, Data::uniform};
+  const bool is_special = made.is_softmax && random.below(3) == 0;
+  const Data data = is_special ? pick(random, kSoftmax) : pick(random, kAny);
+  c.data = c.layout == Layout::broadcast || (data == Data::poison_seen && !made.shows_infinity) ? Data::normal
+                                                                                                : data;
+  if (c.data == Data::poison_masked) c.check = Check::same_bits;
   c.rotation = rotations()[std::size_t(random.below(std::int64_t(rotations().size())))].rotation;
-  c.program = program("random", dims, body);
+  c.program = made.text;
   return c;
-}
-
-Case shrink(Case failing, const std::function<bool(const Case&)>& fails) {
-  for (bool smaller = true; smaller;) {
-    smaller = false;
-    for (const Case& candidate : simpler(failing))
-      if (fails(candidate)) {
-        failing = candidate;
-        smaller = true;
-        break;
-      }
-  }
-  return failing;
 }
 
 }  // namespace attnfuse::conformance

@@ -7,11 +7,11 @@
 
 namespace attnfuse::conformance {
 
-// Blocks, dims, lengths, layout and data drawn from the seed.
+// Program, lengths, layout, data and check drawn from the seed.
 Case random_case(std::uint64_t seed);
 
-// Repeatedly replaces the case by a simpler one (a block less, half a length, plain layout and data) that
-// `fails` too, until none does. Only programs that random_case makes lose blocks.
-Case shrink(Case failing, const std::function<bool(const Case&)>& fails);
+// Repeatedly replaces the case by a simpler one (a statement less, a part of a mask, half a length, plain
+// layout and data) that `fails` too, until none does, or `most` have been tried.
+Case shrink(Case failing, const std::function<bool(const Case&)>& fails, int most = 1000);
 
 }  // namespace attnfuse::conformance
