@@ -39,8 +39,10 @@ class Backend {
   virtual Result<std::shared_ptr<Device>> open_current() const { return open(0); }
 };
 
-// The explicit list, in order of preference.
+// The explicit list, in order of preference, then what was added.
 std::span<const Backend* const> backends();
+// For backends from elsewhere (backends/plugin.h); not while others read the list.
+void add_backend(const Backend& backend);
 const Backend* find_backend(std::string_view name);
 
 std::vector<Target> all_targets();

@@ -7,14 +7,21 @@
 #include "backends/spirv/backend.h"
 
 namespace attnfuse {
+namespace {
 
-std::span<const Backend* const> backends() {
-  static const Backend* const list[] = {
+std::vector<const Backend*>& list() {
+  static std::vector<const Backend*> all = {
       &cuda::backend(),         &hip::backend(),           &spirv::backend(),
       &hip::emulated_backend(), &cuda::emulated_backend(),
   };
-  return list;
+  return all;
 }
+
+}  // namespace
+
+std::span<const Backend* const> backends() { return list(); }
+
+void add_backend(const Backend& backend) { list().push_back(&backend); }
 
 const Backend* find_backend(std::string_view name) {
   for (const Backend* backend : backends())

@@ -98,8 +98,9 @@ TEST_CASE("a value that an option does not take is shown with those it takes") {
 TEST_CASE("help shows what is taken when an option is left out, where that is something") {
   const std::string text = attnfuse("conform --help").text;
   for (const char* part :
-       {"--rotation TEXT:{auto,fuse,query,key,both}=auto", "--mode TEXT:{check,support}=check",
-        "--jobs INT:INT in [1 - 64]=1", "--filter TEXT  ", "--random UINT  "})
+       {"--rotation TEXT:{auto,fuse,query,key,both}=auto", "--mode TEXT:{check,support,mutate,random}=check",
+        "--jobs INT:INT in [1 - 64]=1", "--filter TEXT  ", "--random UINT  ",
+        "--minutes INT:INT in [1 - 10000]=1", "--plugin TEXT ..."})
     CHECK_MESSAGE(text.find(part) != std::string::npos, text);
 }
 

@@ -5,16 +5,18 @@
 #include <fmt/format.h>
 
 #include "frontend/cli/command.h"
+#include "frontend/cli/plugin.h"
 
 int main(int argc, char** argv) {
   using namespace attnfuse;
-  const cli::Command tool{
+  cli::Command tool{
       .name = "attnfuse",
       .about = "Compiles attention written in building blocks to fused kernels and checks them.",
       .commands = {cli::blocks_command(), cli::targets_command(), cli::show_command(), cli::emit_command(),
                    cli::run_command(), cli::explain_command(), cli::conform_command(), cli::bench_command(),
                    cli::demo_command()},
   };
+  cli::add_plugin_option(tool);
   const cli::Action action = cli::read_command_line(
       tool, "attnfuse 0.1.0",
       "SPEC is a file, - for standard input, or an example's name (see: attnfuse blocks).\n"
