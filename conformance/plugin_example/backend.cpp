@@ -47,7 +47,7 @@ Target host() {
 
 std::string compiler() {
   const char* chosen = std::getenv("CXX");
-  return find_program({chosen != nullptr ? chosen : "", "c++", "g++", "clang++"}).value_or("");
+  return find_program({chosen != nullptr ? chosen : "c++", "c++", "g++", "clang++"}).value_or("");
 }
 
 class CppBackend : public Backend {
