@@ -4,6 +4,7 @@
 
 #include "bench/work.h"
 #include "conformance/random.h"
+#include "conformance/stored.h"
 
 namespace attnfuse::bench {
 namespace {
@@ -41,8 +42,11 @@ Inputs bench_inputs(const Graph& graph, const Sizes& sizes) {
 Result<Measurement> measure(conformance::Executor& executor, const Graph& graph,
                             const std::string& program_text, const Sizes& sizes, int launches,
                             Rotation rotation) {
-  auto call = executor.prepare(graph, program_text, bench_inputs(graph, sizes), sizes,
-                               conformance::Layout::bhsd, rotation);
+  conformance::Case c;  // every sequence is as long as the longest
+  c.batch = sizes.batch, c.sq = sizes.sq, c.skv = sizes.skv;
+  const conformance::Stored stored = conformance::store(graph, c, bench_inputs(graph, sizes));
+  auto call =
+      executor.prepare(graph, program_text, stored.inputs, stored.sizes, conformance::Layout::bhsd, rotation);
   if (!call) return call.errors();
   const auto once = [&] { return executor.device().time([&] { return executor.launch(*call); }); };
   constexpr int kWarmUp = 2;

@@ -1,5 +1,6 @@
 #include "conformance/case.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <vector>
@@ -30,6 +31,7 @@ constexpr KindInfo<Data> kData[] = {
     {Data::uniform, "uniform", "zero keys: the average of the allowed values"},
     {Data::poison_masked, "poison_masked", "NaN, infinity, huge values in k and v where no query looks"},
     {Data::poison_seen, "poison_seen", "NaN and infinity where some queries look and others do not"},
+    {Data::poison_others, "poison_others", "NaN in k and v of every second sequence"},
 };
 
 constexpr KindInfo<Check> kChecks[] = {
@@ -41,6 +43,14 @@ constexpr KindInfo<Check> kChecks[] = {
     {Check::reverse, "reverse", "the same with the keys in reverse"},
     {Check::merge, "merge", "the same merged from two parts of the keys"},
     {Check::alone, "alone", "the same bits for batch entries alone"},
+    {Check::chunk, "chunk", "the last third of each sequence's queries alone gives their rows"},
+    {Check::page_order, "page_order", "the same bits with pages in order"},
+};
+
+constexpr KindInfo<Pages> kPages[] = {
+    {Pages::shuffled, "shuffled", "in no order"},
+    {Pages::ordered, "ordered", "one after the other"},
+    {Pages::shared, "shared", "in no order, and sequences begin with the same page"},
 };
 
 constexpr std::string_view kSeparator = " :: ";
@@ -103,6 +113,13 @@ std::optional<Diagnostic> set_field(Case& c, std::string_view key, std::string_v
   if (key == "data") return set_kind(data_kinds(), key, text, c.data);
   if (key == "check") return set_kind(checks(), key, text, c.check);
   if (key == "rotation") return set_rotation(text, c.rotation);
+  if (key == "lengths") {
+    auto lengths = parse_lengths(text);
+    if (!lengths) return lengths.errors().front();
+    set_lengths(c, std::move(lengths).value());
+    return std::nullopt;
+  }
+  if (key == "pages") return set_kind(page_kinds(), key, text, c.pages);
   return syntax(fmt::format("'{}' is not a field of a case", key));
 }
 
@@ -122,15 +139,51 @@ std::vector<std::string_view> words(std::string_view text) {
 std::span<const KindInfo<Layout>> layouts() { return kLayouts; }
 std::span<const KindInfo<Data>> data_kinds() { return kData; }
 std::span<const KindInfo<Check>> checks() { return kChecks; }
+std::span<const KindInfo<Pages>> page_kinds() { return kPages; }
 std::string_view name(Layout layout) { return name_in(layouts(), layout); }
 std::string_view name(Data data) { return name_in(data_kinds(), data); }
 std::string_view name(Check check) { return name_in(checks(), check); }
+std::string_view name(Pages pages) { return name_in(page_kinds(), pages); }
+
+Result<std::vector<Lengths>> parse_lengths(std::string_view text) {
+  std::vector<Lengths> lengths;
+  while (!text.empty()) {
+    const std::string_view pair = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), pair.size() + 1));
+    const std::size_t slash = std::min(pair.find('/'), pair.size());
+    const bool has_both = slash < pair.size();
+    Lengths& last = lengths.emplace_back();
+    std::optional<Diagnostic> wrong =
+        has_both ? set_number("lengths", pair.substr(0, slash), last.q)
+                 : syntax(fmt::format("lengths = '{}' is not written queries/keys", pair));
+    if (!wrong) wrong = set_number("lengths", pair.substr(slash + 1), last.kv);
+    if (wrong) return *wrong;
+  }
+  return lengths;
+}
+
+void set_lengths(Case& c, std::vector<Lengths> lengths) {
+  c.batch = std::int64_t(lengths.size());
+  c.sq = c.skv = 0;
+  for (const Lengths& own : lengths) {
+    c.sq = std::max(c.sq, own.q);
+    c.skv = std::max(c.skv, own.kv);
+  }
+  c.lengths = std::move(lengths);
+}
+
+std::vector<Lengths> lengths_of(const Case& c) {
+  return c.lengths.empty() ? std::vector<Lengths>(std::size_t(c.batch), Lengths{c.sq, c.skv}) : c.lengths;
+}
 
 std::string to_line(const Case& c) {
-  const std::string rotation =
-      c.rotation == Rotation::automatic ? "" : fmt::format(" rotation={}", name(c.rotation));
+  std::string others;
+  if (c.rotation != Rotation::automatic) others += fmt::format(" rotation={}", name(c.rotation));
+  for (const Lengths& own : c.lengths)
+    others += fmt::format("{}{}/{}", &own == c.lengths.data() ? " lengths=" : ",", own.q, own.kv);
+  if (c.pages != Pages::shuffled) others += fmt::format(" pages={}", name(c.pages));
   return fmt::format("{} b={} sq={} skv={} layout={} data={} check={}{} seed={}{}{}", c.family, c.batch, c.sq,
-                     c.skv, name(c.layout), name(c.data), name(c.check), rotation, c.seed, kSeparator,
+                     c.skv, name(c.layout), name(c.data), name(c.check), others, c.seed, kSeparator,
                      c.program);
 }
 

@@ -43,6 +43,22 @@ TEST_CASE("a forced rotation is in the line, an automatic one is not") {
   }
 }
 
+TEST_CASE("lengths of sequences and the order of pages are in the line where they are given") {
+  Case c = kCase;
+  set_lengths(c, {{5, 7}, {0, 33}, {12, 0}});
+  CHECK(c.batch == 3);
+  CHECK(c.sq == 12);
+  CHECK(c.skv == 33);
+  for (const auto& pages : page_kinds()) {
+    c.pages = pages.kind;
+    const auto parsed = parse_line(to_line(c));
+    REQUIRE(parsed.ok());
+    CHECK(*parsed == c);
+  }
+  CHECK(to_line(c).find(" lengths=5/7,0/33,12/0 ") != std::string::npos);
+  CHECK(to_line(kCase).find("lengths") == std::string::npos);
+}
+
 TEST_CASE("every layout, data kind and check reads back") {
   for (const auto& layout : layouts())
     for (const auto& data : data_kinds())
@@ -79,6 +95,9 @@ TEST_CASE("a broken case line is refused with the word that is wrong") {
   CHECK(code_of("window layout=diagonal :: attention t { }") == "case.unknown-word");
   CHECK(code_of("window data=none :: attention t { }") == "case.unknown-word");
   CHECK(code_of("window check=hope :: attention t { }") == "case.unknown-word");
+  CHECK(code_of("window lengths=5 :: attention t { }") == "case.syntax");
+  CHECK(code_of("window lengths=5/7,x/3 :: attention t { }") == "case.syntax");
+  CHECK(code_of("window pages=lost :: attention t { }") == "case.unknown-word");
   CHECK(code_of("window rotation=left :: attention t { }") == "case.unknown-word");
 }
 

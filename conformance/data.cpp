@@ -110,6 +110,7 @@ double draw(Random& random, Data data, const std::string& name, std::int64_t cha
     case Data::normal:
     case Data::poison_masked:
     case Data::poison_seen:
+    case Data::poison_others:
       return normal;
     case Data::large_logit:
       return is_value ? normal : 60 * normal;
@@ -173,14 +174,6 @@ void fill_captured(HostTensor& tensor, Random& random, const std::string& name, 
   });
 }
 
-HostTensor empty_tensor(const TensorLayout& layout) {
-  HostTensor tensor{layout, {}};
-  // Every gap is all ones: NaN in each float type, -1 as an integer.
-  tensor.bytes.assign(std::size_t(layout.span_elements()) * std::size_t(size_in_bytes(layout.dtype)),
-                      std::byte{0xff});
-  return tensor;
-}
-
 // ---- poison ---------------------------------------------------------------------------------
 
 void set_row(HostTensor& tensor, std::int64_t b, std::int64_t g, std::int64_t j, double value) {
@@ -219,6 +212,15 @@ void poison_seen(const Graph& graph, const Sizes& sizes, Inputs& inputs) {
   }
 }
 
+void poison_others(const Sizes& sizes, Inputs& inputs) {
+  for (const char* name : {"k", "v"}) {
+    HostTensor& tensor = inputs.tensors.at(name);
+    for (std::int64_t b = 1; b < sizes.batch; b += 2)
+      for (std::int64_t g = 0; g < tensor.layout.shape[1]; ++g)
+        for (std::int64_t j = 0; j < sizes.skv; ++j) set_row(tensor, b, g, j, kNan);
+  }
+}
+
 std::int64_t extent_value(const ProgramInfo& info, const Extent& extent, const Sizes& sizes) {
   return std::visit(overloaded{[&](std::int64_t number) { return number; },
                                [&](Size size) -> std::int64_t {
@@ -237,6 +239,12 @@ std::int64_t extent_value(const ProgramInfo& info, const Extent& extent, const S
                                      return info.head_dim;
                                    case Size::v_head_dim:
                                      return info.v_head_dim;
+                                   case Size::total_q:
+                                   case Size::total_k:
+                                   case Size::pages:
+                                   case Size::max_pages:
+                                   case Size::sequence_ends:
+                                     break;  // no captured tensor has these
                                  }
                                  return 0;
                                }},
@@ -252,8 +260,16 @@ std::vector<std::int64_t> shape_of(const Graph& graph, const TensorInfo& tensor,
 }
 
 Placement place(Layout layout, const std::string& name, DType dtype, const std::vector<std::int64_t>& shape) {
-  const bool attention =
-      name == "q" || name == "k" || name == "v" || name == "o" || name == "lse" || name == "max_logit";
+  const bool has_dim = name == "q" || name == "k" || name == "v" || name == "o";
+  const bool attention = has_dim || name == "lse" || name == "max_logit";
+  if (attention && shape.size() < (has_dim ? 4U : 3U)) {
+    std::vector<std::int64_t> with_batch = shape;
+    with_batch.insert(with_batch.begin(), 1);
+    Placement placement = place(layout, name, dtype, with_batch);
+    placement.layout.shape.erase(placement.layout.shape.begin());
+    placement.layout.strides.erase(placement.layout.strides.begin());
+    return placement;
+  }
   const Layout own = layout == Layout::mixed ? layout_within_mixed(name) : layout;
   Placement placement{attention ? attention_tensor(own, dtype, shape)
                                 : captured_tensor(layout, dtype, shape)};
@@ -268,16 +284,24 @@ Placement place(Layout layout, const std::string& name, DType dtype, const std::
   return placement;
 }
 
+HostTensor poisoned_tensor(const TensorLayout& layout) {
+  HostTensor tensor{layout, {}};
+  tensor.bytes.assign(std::size_t(layout.span_elements()) * std::size_t(size_in_bytes(layout.dtype)),
+                      std::byte{0xff});
+  return tensor;
+}
+
 Inputs make_inputs(const Graph& graph, const Case& c) {
   const Sizes sizes{c.batch, c.sq, c.skv};
+  const Layout layout = graph.info().storage.is_plain() ? c.layout : Layout::bhsd;
   Inputs inputs;
   for (const TensorInfo& tensor : graph.tensors()) {
     if (tensor.role == TensorRole::constant) continue;
     const auto shape = shape_of(graph, tensor, sizes);
-    const Placement placement = place(c.layout, tensor.name, tensor.dtype, shape);
-    const bool is_far = c.layout == Layout::far && placement.layout.span_elements() > kMostHostElements;
+    const Placement placement = place(layout, tensor.name, tensor.dtype, shape);
+    const bool is_far = layout == Layout::far && placement.layout.span_elements() > kMostHostElements;
     if (is_far) inputs.far[tensor.name] = placement.layout;
-    HostTensor host = empty_tensor(is_far ? TensorLayout::contiguous(tensor.dtype, shape) : placement.layout);
+    HostTensor host = poisoned_tensor(is_far ? TensorLayout::contiguous(tensor.dtype, shape) : placement.layout);
     Random random(hash_of(tensor.name.c_str(), c.seed));
     if (tensor.role == TensorRole::captured)
       fill_captured(host, random, tensor.name, sizes.skv);
@@ -288,6 +312,7 @@ Inputs make_inputs(const Graph& graph, const Case& c) {
   }
   if (c.data == Data::poison_masked) poison_masked(graph, sizes, inputs);
   if (c.data == Data::poison_seen) poison_seen(graph, sizes, inputs);
+  if (c.data == Data::poison_others) poison_others(sizes, inputs);
   inputs.value_scale = largest_magnitude(inputs.tensors.at("v"));
   return inputs;
 }

@@ -16,8 +16,11 @@ struct Placement {
 // Shape of a tensor of the program at these sizes.
 std::vector<std::int64_t> shape_of(const Graph& graph, const TensorInfo& tensor, const Sizes& sizes);
 
-// `name` is q, k, v, o, lse or a captured tensor's.
+// `name` is q, k, v, o, lse or a captured tensor's. A tensor of ragged rows has no batch axis.
 Placement place(Layout layout, const std::string& name, DType dtype, const std::vector<std::int64_t>& shape);
+
+// Every byte is all ones: NaN in each float type, -1 as an integer.
+HostTensor poisoned_tensor(const TensorLayout& layout);
 
 struct Inputs {
   HostTensors tensors;                          // q, k, v and captured tensors; gaps are NaN
@@ -25,6 +28,7 @@ struct Inputs {
   std::map<std::string, TensorLayout> far;      // on the device, where it is too far apart for the host
   double value_scale = 0;                       // largest finite |v|
 };
+// In plain storage, whatever the program's; sequences are as long as the longest. See stored.h.
 Inputs make_inputs(const Graph& graph, const Case& c);
 
 double largest_magnitude(const HostTensor& tensor);  // among finite elements

@@ -2,16 +2,12 @@
 
 #include <fmt/format.h>
 
+#include "conformance/stored.h"
+#include "ir/storage.h"
+#include "runtime/call_sizes.h"
+
 namespace attnfuse::conformance {
 namespace {
-
-HostTensor poisoned(const Placement& placement) {
-  HostTensor tensor{placement.layout, {}};
-  const auto bytes =
-      std::size_t(placement.layout.span_elements()) * std::size_t(size_in_bytes(placement.layout.dtype));
-  tensor.bytes.assign(bytes, std::byte{0xff});
-  return tensor;
-}
 
 void append_elements(const HostTensor& tensor, std::vector<double>& values, std::vector<std::byte>& bits) {
   const auto size = std::size_t(size_in_bytes(tensor.layout.dtype));
@@ -43,7 +39,6 @@ Result<std::shared_ptr<Executable>> Executor::executable(const Graph& graph, con
 
 Result<Prepared> Executor::prepare(const Graph& graph, const std::string& program_text, const Inputs& inputs,
                                    const Sizes& sizes, Layout outputs, Rotation rotation) {
-  const ProgramInfo& info = graph.info();
   Prepared call;
   DeviceTensors addresses;
   const auto add = [&](const std::string& name, const HostTensor& tensor, std::int64_t offset) -> Status {
@@ -57,11 +52,13 @@ Result<Prepared> Executor::prepare(const Graph& graph, const std::string& progra
   };
   for (const auto& [name, tensor] : inputs.tensors)
     if (auto status = add(name, tensor, inputs.offsets.at(name)); !status) return status.errors();
-  for (const OutputInfo& output : outputs_of(graph)) {
-    std::vector<std::int64_t> shape{sizes.batch, info.heads, sizes.sq};
-    if (output.has_dim) shape.push_back(info.v_head_dim);
+  for (const CallTensor& output : call_tensors(graph)) {
+    if (!output.is_output) continue;
+    std::vector<std::int64_t> shape;
+    for (const Extent& extent : output.shape) shape.push_back(length_in_call(extent, graph.info(), sizes));
     const Placement placed = place(outputs, output.name, output.dtype, shape);
-    if (auto status = add(output.name, poisoned(placed), placed.offset); !status) return status.errors();
+    if (auto status = add(output.name, poisoned_tensor(placed.layout), placed.offset); !status)
+      return status.errors();
   }
 
   auto made = executable(graph, program_text, rotation);
@@ -109,7 +106,8 @@ Result<Observed> Executor::read(const Prepared& call) const {
 }
 
 Result<Observed> Executor::run(const Graph& graph, const Case& c, const Inputs& inputs) {
-  auto call = prepare(graph, c.program, inputs, {c.batch, c.sq, c.skv}, c.layout, c.rotation);
+  const Stored stored = store(graph, c, inputs);
+  auto call = prepare(graph, c.program, stored.inputs, stored.sizes, c.layout, c.rotation);
   if (!call) return call.errors();
   if (auto status = launch(*call); !status) return status.errors();
   return read(*call);

@@ -71,6 +71,9 @@ std::vector<Case> mask_cases(CaseSet set);
 std::vector<Case> data_bound_cases(CaseSet set);
 std::vector<Case> poison_cases(CaseSet set);
 std::vector<Case> decode_cases(CaseSet set);
+// cases_storage.cpp
+std::vector<Case> ragged_cases(CaseSet set);
+std::vector<Case> paged_cases(CaseSet set);
 // cases_numbers.cpp
 std::vector<Case> shift_cases(CaseSet set);
 std::vector<Case> large_logit_cases(CaseSet set);

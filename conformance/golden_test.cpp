@@ -30,6 +30,9 @@ constexpr GoldenProgram kPrograms[] = {
      "attention sink_bias { heads 6 kv_heads 2 head_dim 32 dtype f32 param sink : f32[heads] "
      "param bias : f32[heads, sq, skv] score x + bias[h, i, j] mask i >= j || j < 4 "
      "normalize softmax(sink = sink[h]) }"},
+    {"packed", "attention packed { heads 4 kv_heads 2 head_dim 64 dtype bf16 storage ragged mask causal }"},
+    {"paged",
+     "attention paged { heads 4 kv_heads 2 head_dim 64 dtype f16 storage ragged, paged(page_size = 16) }"},
 };
 // By what find_target takes: a backend alone means its first device's target, which a golden file must not
 // depend on.

@@ -20,8 +20,13 @@ Result<Expectation> expect(const Graph& graph, const Inputs& inputs) {
   if (!exact) return exact.errors();
   auto naive = reference(graph, inputs.tensors, Rounding::naive);
   if (!naive) return naive.errors();
-  Expectation expectation{std::move(exact).value(), std::move(naive).value(), {}, {}, {}};
-  expectation.o_model = error_model(graph.info().dtype, inputs.value_scale);
+  return calibrated(graph, std::move(exact).value(), std::move(naive).value(), inputs.value_scale);
+}
+
+Expectation calibrated(const Graph& graph, ReferenceOutputs exact, ReferenceOutputs naive,
+                       double value_scale) {
+  Expectation expectation{std::move(exact), std::move(naive), {}, {}, {}};
+  expectation.o_model = error_model(graph.info().dtype, value_scale);
   expectation.o_model.infinity_may_be_nan = true;
   expectation.lse_model = error_model(DType::f32, std::max(1.0, largest_finite(expectation.exact.lse)));
   expectation.max_logit_model =
@@ -32,17 +37,20 @@ Result<Expectation> expect(const Graph& graph, const Inputs& inputs) {
 Judgement judge(const Graph& graph, const Expectation& expectation, const OutputValues& outputs) {
   const ProgramInfo& info = graph.info();
   const Sizes& sizes = expectation.exact.sizes;
-  const Comparison lse = compare("lse", {sizes.batch, info.heads, sizes.sq}, outputs.lse,
-                                 expectation.exact.lse, expectation.naive.lse, expectation.lse_model);
-  const Comparison o = compare("o", {sizes.batch, info.heads, sizes.sq, info.v_head_dim}, outputs.o,
-                               expectation.exact.o, expectation.naive.o, expectation.o_model);
+  std::vector<std::int64_t> rows{sizes.batch, info.heads, sizes.sq};
+  if (info.storage.ragged) rows = {info.heads, sizes.total_q};
+  std::vector<std::int64_t> elements = rows;
+  elements.push_back(info.v_head_dim);
+  const Comparison lse =
+      compare("lse", rows, outputs.lse, expectation.exact.lse, expectation.naive.lse, expectation.lse_model);
+  const Comparison o =
+      compare("o", elements, outputs.o, expectation.exact.o, expectation.naive.o, expectation.o_model);
   Judgement judgement{
       o.equal && lse.equal, std::max(o.worst_ratio, lse.worst_ratio), o.worst_error, lse.worst_error, {}};
   std::vector<Comparison> parts{o, lse};
   if (!expectation.exact.max_logit.empty()) {
-    parts.push_back(compare("max_logit", {sizes.batch, info.heads, sizes.sq}, outputs.max_logit,
-                            expectation.exact.max_logit, expectation.naive.max_logit,
-                            expectation.max_logit_model));
+    parts.push_back(compare("max_logit", rows, outputs.max_logit, expectation.exact.max_logit,
+                            expectation.naive.max_logit, expectation.max_logit_model));
     judgement.equal = judgement.equal && parts.back().equal;
     judgement.worst_ratio = std::max(judgement.worst_ratio, parts.back().worst_ratio);
   }

@@ -13,10 +13,14 @@ struct Expectation {
   ErrorModel o_model, lse_model, max_logit_model;
 };
 
+// Of a program in plain storage; of others see stored.h.
 Result<Expectation> expect(const Graph& graph, const Inputs& inputs);
+// Of answers that are known already.
+Expectation calibrated(const Graph& graph, ReferenceOutputs exact, ReferenceOutputs naive,
+                       double value_scale);
 
 // Outputs of one run as numbers, row major: o [b,h,sq,v_head_dim], lse [b,h,sq], and
-// max_logit [b,h,sq] where the program has it.
+// max_logit [b,h,sq] where the program has it. Ragged: [h,total_q,...].
 struct OutputValues {
   std::vector<double> o, lse, max_logit = {};
 };

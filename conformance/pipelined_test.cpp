@@ -25,6 +25,20 @@ constexpr const char* kCases[] = {
     "heads 2 "
     "head_dim 32 dtype bf16 param slope : f32[heads] query rope(theta = 100) key rope(theta = 100) "
     "score x + slope[h] * (j - i) mask j < 100 || j >= 300 }",
+    // Packed sequences beside others that hold NaN, some empty: whole tiles and rests of sequences are stored
+    // apart, and without a mask only lengths cut values.
+    "ragged lengths=200/200,0/70,130/9,5/0,64/300 layout=bshd data=poison_others check=value seed=5 :: "
+    "attention "
+    "packed { heads 4 kv_heads 2 head_dim 64 dtype bf16 storage ragged mask causal output gated(0.5) }",
+    "ragged lengths=140/33,70/90,1/200 layout=bhsd data=poison_others check=value seed=4 :: attention packed "
+    "{ "
+    "heads 2 head_dim 128 dtype f16 storage ragged }",
+    // Several pages to a tile, and parts of one.
+    "paged lengths=100/140,0/0,1/300,30/17 layout=bshd data=normal check=page_order seed=7 :: attention "
+    "in_pages "
+    "{ heads 2 kv_heads 1 head_dim 128 dtype f16 storage ragged, paged(page_size = 16) mask causal }",
+    "paged b=3 sq=9 skv=700 layout=bhsd data=normal check=page_order seed=8 :: attention in_pages { heads 2 "
+    "kv_heads 1 head_dim 64 dtype bf16 storage paged(page_size = 256) }",
 };
 
 }  // namespace

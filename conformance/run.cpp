@@ -1,12 +1,14 @@
 #include "conformance/run.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 
 #include <fmt/format.h>
 
 #include "conformance/metamorphic.h"
+#include "conformance/stored.h"
 #include "frontend/parser.h"
 
 namespace attnfuse::conformance {
@@ -27,13 +29,14 @@ Inputs last_query(const Inputs& inputs) {
   return last;
 }
 
+bool close(double a, double b) {
+  return a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= 1e-9 * std::max(1.0, std::abs(a));
+}
+
 // The oracle's own two answers for the last row, so that the device's two are compared through it.
 std::string differs_from_last_row(const ProgramInfo& info, const ReferenceOutputs& all,
                                   const ReferenceOutputs& one) {
   const std::int64_t rows = all.sizes.sq, heads = all.sizes.batch * info.heads, dim = info.v_head_dim;
-  const auto close = [](double a, double b) {
-    return a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= 1e-9 * std::max(1.0, std::abs(a));
-  };
   for (std::int64_t head = 0; head < heads; ++head) {
     const std::int64_t last = head * rows + rows - 1;
     if (!close(all.lse[std::size_t(last)], one.lse[std::size_t(head)]))
@@ -46,6 +49,40 @@ std::string differs_from_last_row(const ProgramInfo& info, const ReferenceOutput
   return {};
 }
 
+// The queries of each sequence without the first `skipped`, in plain storage of `rows` rows.
+Inputs later_queries(const Inputs& inputs, std::int64_t rows, const std::vector<std::int64_t>& skipped) {
+  Inputs later = inputs;
+  const HostTensor& from = inputs.tensors.at("q");
+  std::vector<std::int64_t> shape = from.layout.shape;
+  shape[2] = rows;
+  HostTensor to = HostTensor::zeros(TensorLayout::contiguous(from.layout.dtype, shape));
+  for_each_index(shape, [&](std::span<const std::int64_t> index) {
+    const std::int64_t row = index[2] + skipped[std::size_t(index[0])];
+    if (row < from.layout.shape[2]) to.set(index, from.get(std::array{index[0], index[1], row, index[3]}));
+  });
+  later.tensors.at("q") = std::move(to);
+  return later;
+}
+
+// The oracle's answers for the rows of each sequence from `skipped` on, among all rows and alone.
+std::string differs_from_rows(const ProgramInfo& info, const Case& whole, const ReferenceOutputs& all,
+                              const Case& part, const ReferenceOutputs& some,
+                              const std::vector<std::int64_t>& skipped) {
+  const OutputRows among(info, whole), alone(info, part);
+  const std::vector<Lengths> lengths = lengths_of(part);
+  const std::int64_t dim = info.v_head_dim;
+  for (std::int64_t b = 0; b < part.batch; ++b)
+    for (std::int64_t h = 0; h < info.heads; ++h)
+      for (std::int64_t i = 0; i < lengths[std::size_t(b)].q; ++i) {
+        const std::int64_t x = among.at(b, h, i + skipped[std::size_t(b)]), y = alone.at(b, h, i);
+        bool same = close(all.lse[std::size_t(x)], some.lse[std::size_t(y)]);
+        for (std::int64_t d = 0; d < dim; ++d)
+          same = same && close(all.o[std::size_t(x * dim + d)], some.o[std::size_t(y * dim + d)]);
+        if (!same) return fmt::format("row {} of the last queries of sequence {} differs alone", i, b);
+      }
+  return {};
+}
+
 class CaseRun {
  public:
   CaseRun(Executor& executor, const Case& c, Outcome& outcome)
@@ -54,6 +91,7 @@ class CaseRun {
   void run() {
     auto graph = parse_one(case_.program, case_.family);
     if (!graph) return fail(render(graph.errors(), case_.program));
+    if (const auto wrong = wrong_lengths(*graph, case_)) return fail(*wrong);
     const Inputs inputs = make_inputs(*graph, case_);
     auto observed = judged_run(*graph, case_, inputs);
     if (!observed) return;
@@ -76,6 +114,10 @@ class CaseRun {
         return check_merge(*graph, inputs);
       case Check::alone:
         return check_alone(*graph, inputs, *observed);
+      case Check::chunk:
+        return check_chunk(*graph, inputs);
+      case Check::page_order:
+        return check_page_order(*graph, inputs, *observed);
     }
   }
 
@@ -103,7 +145,8 @@ class CaseRun {
   }
 
   std::optional<Observed> judged_run(const Graph& graph, const Case& c, const Inputs& inputs) {
-    auto expected = expect(graph, inputs);
+    const bool is_plain = graph.info().storage.is_plain();
+    auto expected = is_plain ? expect(graph, inputs) : expect_sequences(graph, c, inputs);
     if (!expected) {
       fail(render(expected.errors(), c.program));
       return std::nullopt;
@@ -198,6 +241,34 @@ class CaseRun {
     clean.data = Data::normal;
     const auto observed = watched_run(graph, clean, make_inputs(graph, clean));
     if (observed && observed->bits != first.bits) fail("other bits than without poison");
+  }
+
+  void check_page_order(const Graph& graph, const Inputs& inputs, const Observed& first) {
+    Case ordered = case_;
+    ordered.pages = Pages::ordered;
+    const auto observed = watched_run(graph, ordered, inputs);
+    if (observed && observed->bits != first.bits) fail("other bits than with pages in order");
+  }
+
+  // Causal programs that align at the end see the same keys from the same rows.
+  void check_chunk(const Graph& graph, const Inputs& inputs) {
+    if (!graph.info().storage.ragged) return fail("only ragged sequences have chunks of their own lengths");
+    const ReferenceOutputs all = exact_;
+    std::vector<Lengths> lengths = lengths_of(case_);
+    std::vector<std::int64_t> skipped;
+    for (Lengths& own : lengths) {
+      skipped.push_back(own.q - (own.q + 2) / 3);
+      own.q -= skipped.back();
+    }
+    Case last = case_;
+    set_lengths(last, lengths);
+    if (!judged_run(graph, last, later_queries(inputs, last.sq, skipped))) {
+      outcome_.message = "last queries alone: " + outcome_.message;
+      return;
+    }
+    if (const std::string difference = differs_from_rows(graph.info(), case_, all, last, exact_, skipped);
+        !difference.empty())
+      fail(difference);
   }
 
   Executor& executor_;

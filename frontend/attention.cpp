@@ -30,6 +30,15 @@ Captured Attention::param(std::string name, DType dtype, const std::vector<Dimen
   return Captured(std::move(name));
 }
 
+StorageForm ragged() { return {}; }
+StorageForm paged(std::int64_t page_size) { return {page_size, {}}; }
+
+Attention Attention::storage(const StorageForm& form, const Where& where) const {
+  Attention result = *this;
+  result.spec_.storage.push_back({form.page_size, where});
+  return result;
+}
+
 Attention Attention::with(Stage stage, Expression expression, const Where& where) const {
   place(expression, where);
   Attention result = *this;

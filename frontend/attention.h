@@ -165,6 +165,10 @@ BlockCall gated(const Term& by);  // of Query().b(), h(), i(), d()
 BlockCall inverse_rope(const RopeOptions& options = {});
 BlockCall max_logit();
 
+// How sequences lie in memory, see ir/storage.h: one after the other, or keys and values in pages.
+StorageForm ragged();
+StorageForm paged(std::int64_t page_size);
+
 // ---- programs --------------------------------------------------------------------------------------
 
 enum class Gradient : std::uint8_t { unwanted, wanted };
@@ -184,6 +188,8 @@ class Attention {
   // Declares a tensor that the program reads.
   Captured param(std::string name, DType dtype, const std::vector<Dimension>& shape,
                  Gradient gradient = Gradient::unwanted, Where where = here());
+
+  Attention storage(const StorageForm& form, const Where& where = here()) const;
 
   Attention query(const BlockCall& block, const Where& where = here()) const {
     return with(Stage::query, block.call, where);

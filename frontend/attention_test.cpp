@@ -34,6 +34,20 @@ TEST_CASE("Llama-3 in C++ equals Llama-3 in text") {
              "key rope(theta = 5e5) score scale(1 / sqrt(128)) mask causal normalize softmax }");
 }
 
+TEST_CASE("storage forms in C++ equal those in text") {
+  check_same(attention("stored", {.heads = 4, .head_dim = 32}).storage(ragged()).mask(causal()),
+             "attention stored { heads 4 head_dim 32 storage ragged mask causal }");
+  check_same(attention("stored", {.heads = 4, .head_dim = 32}).storage(ragged()).storage(paged(64)),
+             "attention stored { heads 4 head_dim 32 storage ragged, paged(page_size = 64) }");
+  const auto twice =
+      attention("stored", {.heads = 4, .head_dim = 32}).storage(paged(8)).storage(paged(16)).build();
+  REQUIRE_FALSE(twice);
+  CHECK(twice.errors()[0].code == "storage.twice");
+  const auto none = attention("stored", {.heads = 4, .head_dim = 32}).storage(paged(0)).build();
+  REQUIRE_FALSE(none);
+  CHECK(none.errors()[0].code == "storage.page-size");
+}
+
 TEST_CASE("every option of the C++ blocks reaches the program") {
   auto program = attention("options", {.heads = 6, .kv_heads = 2, .head_dim = 64, .v_head_dim = 32});
   const auto position = program.param("position", DType::i32, {Size::batch, Size::skv});

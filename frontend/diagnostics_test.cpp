@@ -27,6 +27,35 @@ struct Mistake {
 
 // clang-format off: as a user sees them
 constexpr Mistake kMistakes[] = {
+    {R"(storage ragged, ragged)",
+     R"(t.attn:3:19: error[storage.twice]: storage is ragged twice
+    storage ragged, ragged
+                    ^~~~~~
+  fix: name each form once)"},
+    {R"(storage paged(page_size = 0))",
+     R"(t.attn:3:29: error[storage.page-size]: page_size is 0; it must lie between 1 and 2147483647
+    storage paged(page_size = 0)
+                              ^
+  fix: give the rows of a page of keys, such as 16)"},
+    {R"(storage pages(16))",
+     R"(t.attn:3:11: error[storage.form]: 'pages' is not a storage form
+    storage pages(16)
+            ^~~~~
+  fix: did you mean 'paged'?)"},
+    {R"(storage paged(many))",
+     R"(t.attn:3:17: error[syntax.expected]: expected an integer, the rows of a page, found 'many'
+    storage paged(many)
+                  ^~~~
+  fix: write paged(page_size = 16))"},
+    {R"(storage paged)",
+     R"(t.attn:4:1: error[syntax.expected]: expected '(', found '}'
+  }
+  ^
+  fix: write paged(page_size = 16))"},
+    {R"(storage paged(16) param page_table : i32[batch])",
+     R"(t.attn:3:27: error[tensor.name]: "page_table" is taken, or not a name of letters, digits and underscores
+    storage paged(16) param page_table : i32[batch]
+                            ^~~~~~~~~~)"},
     {R"(score scale(0.5) @@ 3)",
      R"(t.attn:3:20: error[syntax.character]: '@' is not part of the language
     score scale(0.5) @@ 3
@@ -482,7 +511,7 @@ TEST_CASE("every code in the frontend is tested here") {
   for (std::sregex_iterator found(all.begin(), all.end(), code_in_text), end; found != end; ++found)
     tested.insert((*found)[1]);
   const std::regex code_in_source(
-      R"RE("((syntax|header|param|program|expression|block|normalize)\.[a-z-]+)")RE");
+      R"RE("((syntax|header|param|program|expression|block|normalize|storage)\.[a-z-]+)")RE");
   int codes = 0;
   for (const auto& entry : std::filesystem::directory_iterator(ATTNFUSE_SOURCE_DIR "/frontend")) {
     const std::string path = entry.path().string();

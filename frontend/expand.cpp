@@ -14,9 +14,9 @@ namespace attnfuse {
 namespace {
 
 constexpr std::string_view kReserved[] = {
-    "x",    "b",         "h",         "i",     "j",    "d",     "q",       "k",      "v",     "o",
-    "lse",  "attention", "param",     "dtype", "grad", "query", "key",     "value",  "score", "mask",
-    "true", "false",     "normalize", "g",     "sum",  "in",    "weights", "output",
+    "x",    "b",         "h",         "i",     "j",    "d",     "q",       "k",      "v",       "o",
+    "lse",  "attention", "param",     "dtype", "grad", "query", "key",     "value",  "score",   "mask",
+    "true", "false",     "normalize", "g",     "sum",  "in",    "weights", "output", "storage",
 };
 
 struct Inputs {
@@ -39,11 +39,24 @@ Inputs add_tensors(Graph& graph, const Spec& spec) {
   return inputs;
 }
 
+// Forms that check_storage() complains about do not matter here.
+ProgramInfo stored(const Spec& spec) {
+  ProgramInfo info = spec.info;
+  for (const StorageForm& form : spec.storage)
+    if (form.page_size)
+      info.storage.page_size = int(std::clamp<std::int64_t>(*form.page_size, 0, INT32_MAX));
+    else
+      info.storage.ragged = true;
+  return info;
+}
+
 class Expansion {
  public:
-  explicit Expansion(const Spec& spec) : spec_(spec), graph_(spec.info), inputs_(add_tensors(graph_, spec)) {}
+  explicit Expansion(const Spec& spec)
+      : spec_(spec), graph_(stored(spec)), inputs_(add_tensors(graph_, spec)) {}
 
   Result<Graph> run() {
+    check_storage();
     check_params();
     check_header();
     if (!errors_.empty()) return std::move(errors_);
@@ -90,11 +103,28 @@ class Expansion {
            spec_.info.where, "join expressions"});
   }
 
+  void check_storage() {
+    const StorageForm* before[2] = {};
+    for (const StorageForm& form : spec_.storage) {
+      const StorageForm*& same = before[form.page_size ? 1 : 0];
+      if (same != nullptr)
+        errors_.push_back({"storage.twice",
+                           fmt::format("storage is {} twice", form.page_size ? "paged" : "ragged"),
+                           form.where, "name each form once"});
+      same = &form;
+      if (form.page_size && (*form.page_size < 1 || *form.page_size > INT32_MAX))
+        errors_.push_back(
+            {"storage.page-size",
+             fmt::format("page_size is {}; it must lie between 1 and {}", *form.page_size, INT32_MAX),
+             form.where, "give the rows of a page of keys, such as 16"});
+    }
+  }
+
   // Blocks compute with the sizes, which must be legal before they do: verify() judges them in a program
   // without blocks.
   void check_header() {
     if (!errors_.empty()) return;
-    Graph bare(spec_.info);
+    Graph bare(graph_.info());
     const Inputs inputs = add_tensors(bare, spec_);
     const NodeId scores = bare.add(Scores{}, {bare.add(Input{inputs.query}), bare.add(Input{inputs.key})});
     const NodeId weights =

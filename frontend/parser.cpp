@@ -2,7 +2,9 @@
 // line      = ("heads" | "kv_heads" | "head_dim" | "v_head_dim") INTEGER
 //           | "dtype" TYPE
 //           | "param" NAME ":" TYPE [ "[" extent { "," extent } "]" ] [ "grad" ]
+//           | "storage" form { "," form }
 //           | ("query" | "key" | "value" | "score" | "mask" | "normalize") expression
+// form      = "ragged" | "paged" "(" [ "page_size" "=" ] INTEGER ")"
 // extent    = INTEGER | size
 // expression, loosest first:  ||   &&   < <= > >= == !=   + -   * / // %   unary - !
 // primary   = NUMBER | NAME | "(" expression ")"
@@ -114,6 +116,7 @@ class Parser {
   bool line(Parsed& parsed) {
     for (HeaderField field : kAllHeaderFields)
       if (tokens_.peek().is(name(field))) return header(parsed.spec, field) || (parsed.complete = false);
+    if (tokens_.peek().is("storage")) return storage(parsed.spec) || (parsed.complete = false);
     if (tokens_.peek().is("param")) return param(parsed.spec) || (parsed.complete = false);
     for (Stage stage : kAllStages)
       if (tokens_.peek().is(name(stage))) return stage_line(parsed.spec, stage);
@@ -192,6 +195,36 @@ class Parser {
     param.grad = tokens_.accept("grad");
     spec.params.push_back(std::move(param));
     return true;
+  }
+
+  bool storage(Spec& spec) {
+    tokens_.next();
+    do {
+      const auto form = storage_form();
+      if (!form) return false;
+      spec.storage.push_back(*form);
+    } while (tokens_.accept(","));
+    return true;
+  }
+
+  std::optional<StorageForm> storage_form() {
+    const auto word = tokens_.expect_name("a storage form");
+    if (!word) return {};
+    if (word->text == "ragged") return StorageForm{{}, word->where};
+    if (word->text != "paged")
+      return tokens_.fail("storage.form", fmt::format("{} is not a storage form", shown(*word)), *word,
+                          suggest(word->text, std::array<std::string_view, 2>{"ragged", "paged"},
+                                  "use ragged or paged(page_size = 16)"));
+    constexpr const char* kFix = "write paged(page_size = 16)";
+    if (!tokens_.expect("(", kFix)) return {};
+    if (tokens_.accept("page_size") && !tokens_.expect("=", kFix)) return {};
+    const Token size = tokens_.peek();
+    const bool is_negative = tokens_.accept("-");
+    if (tokens_.peek().kind != TokenKind::number || !tokens_.peek().is_integer)
+      return tokens_.fail_expected("an integer, the rows of a page", kFix);
+    const auto rows = std::int64_t(tokens_.next().value);
+    if (!tokens_.expect(")", kFix)) return {};
+    return StorageForm{is_negative ? -rows : rows, size.where};
   }
 
   std::optional<Extent> extent() {

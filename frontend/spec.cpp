@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace attnfuse {
 namespace {
@@ -104,6 +105,13 @@ std::string print_param(const Param& param) {
                      param.grad ? " grad" : "");
 }
 
+std::string print_storage(const std::vector<StorageForm>& forms) {
+  std::vector<std::string> texts;
+  for (const StorageForm& form : forms)
+    texts.push_back(form.page_size ? fmt::format("paged(page_size = {})", *form.page_size) : "ragged");
+  return fmt::format("  storage {}\n", fmt::join(texts, ", "));
+}
+
 }  // namespace
 
 const OperatorInfo& info(Operator op) { return kOperators[std::size_t(op)]; }
@@ -121,10 +129,12 @@ bool operator==(const Param& a, const Param& b) {
   return a.name == b.name && a.dtype == b.dtype && a.shape == b.shape && a.grad == b.grad;
 }
 
+bool operator==(const StorageForm& a, const StorageForm& b) { return a.page_size == b.page_size; }
+
 bool operator==(const Spec& a, const Spec& b) {
   return a.info.name == b.info.name && a.info.heads == b.info.heads && a.info.kv_heads == b.info.kv_heads &&
          a.info.head_dim == b.info.head_dim && a.info.v_head_dim == b.info.v_head_dim &&
-         a.info.dtype == b.info.dtype && a.params == b.params && a.lines == b.lines;
+         a.info.dtype == b.info.dtype && a.storage == b.storage && a.params == b.params && a.lines == b.lines;
 }
 
 Expression make_number(double value, bool is_integer, Where where) {
@@ -212,6 +222,7 @@ std::string print(const Spec& spec) {
                                  info.heads, info.kv_heads, info.head_dim);
   if (info.v_head_dim != info.head_dim) text += fmt::format("  v_head_dim {}", info.v_head_dim);
   text += fmt::format("  dtype {}\n", name(info.dtype));
+  if (!spec.storage.empty()) text += print_storage(spec.storage);
   for (const Param& param : spec.params) text += print_param(param);
   for (const Line& line : spec.lines)
     text += fmt::format("  {:<9} {}\n", name(line.stage), print(line.expression));

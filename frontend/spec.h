@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -105,6 +106,13 @@ struct Param {
 };
 bool operator==(const Param& a, const Param& b);
 
+// One storage form, as named: ragged, or paged with so many rows a page.
+struct StorageForm {
+  std::optional<std::int64_t> page_size;  // absent: ragged
+  Where where = {};
+};
+bool operator==(const StorageForm& a, const StorageForm& b);
+
 enum class HeaderField : std::uint8_t { heads, kv_heads, head_dim, v_head_dim, dtype };
 inline constexpr HeaderField kAllHeaderFields[] = {HeaderField::heads, HeaderField::kv_heads,
                                                    HeaderField::head_dim, HeaderField::v_head_dim,
@@ -112,8 +120,9 @@ inline constexpr HeaderField kAllHeaderFields[] = {HeaderField::heads, HeaderFie
 std::string_view name(HeaderField field);
 
 struct Spec {
-  ProgramInfo info;
+  ProgramInfo info;                                       // its storage is what `storage` says, once expanded
   std::array<Where, std::size(kAllHeaderFields)> places;  // of the header fields
+  std::vector<StorageForm> storage;
   std::vector<Param> params;
   std::vector<Line> lines;
 };

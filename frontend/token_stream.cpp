@@ -7,12 +7,12 @@
 namespace attnfuse {
 namespace {
 
-constexpr std::string_view kLineWords[] = {"heads", "kv_heads", "head_dim", "v_head_dim",
-                                           "dtype", "param",    "query",    "key",
-                                           "value", "score",    "mask",     "normalize"};
+constexpr std::string_view kLineWords[] = {"heads",   "kv_heads", "head_dim", "v_head_dim", "dtype",
+                                           "storage", "param",    "query",    "key",        "value",
+                                           "score",   "mask",     "normalize"};
 // Line words that mean nothing in expressions: a safe place to go on after a mistake.
-constexpr std::string_view kStops[] = {"dtype", "param", "query",     "key",      "value",
-                                       "score", "mask",  "normalize", "attention"};
+constexpr std::string_view kStops[] = {"dtype", "storage", "param", "query",     "key",
+                                       "value", "score",   "mask",  "normalize", "attention"};
 
 bool is_one_of(const Token& token, std::span<const std::string_view> words) {
   return token.kind == TokenKind::name && std::ranges::find(words, token.text) != words.end();

@@ -5,8 +5,10 @@
 namespace attnfuse {
 namespace {
 
-constexpr std::string_view kSizeNames[] = {"batch", "heads",    "kv_heads",  "sq",
-                                           "skv",   "head_dim", "v_head_dim"};
+constexpr std::string_view kSizeNames[] = {"batch",   "heads",    "kv_heads",   "sq",
+                                           "skv",     "head_dim", "v_head_dim", "total_q",
+                                           "total_k", "pages",    "max_pages",  "batch + 1"};
+static_assert(std::size(kSizeNames) == kSizeCount);
 
 struct Inferred {
   ValueType type = ValueType::f32;
@@ -66,6 +68,11 @@ std::optional<int> ProgramInfo::size(Size size) const {
     case Size::batch:
     case Size::sq:
     case Size::skv:
+    case Size::total_q:
+    case Size::total_k:
+    case Size::pages:
+    case Size::max_pages:
+    case Size::sequence_ends:
       return {};
   }
   ATTNFUSE_CHECK(false, "not a size");
@@ -106,6 +113,12 @@ NodeId Graph::output(std::string_view name) const {
   for (NodeId id : outputs_)
     if (as<Output>(node(id))->name == name) return id;
   return {};
+}
+
+Graph Graph::with_storage(const Storage& storage) const {
+  Graph result = *this;
+  result.info_.storage = storage;
+  return result;
 }
 
 TensorId Graph::find_tensor(std::string_view name) const {

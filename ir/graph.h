@@ -43,8 +43,23 @@ struct TensorId {
 };
 
 // Sizes a program may name. heads, kv_heads, head_dim and v_head_dim are compiled in; batch, sq and skv
-// are run-time arguments.
-enum class Size : std::uint8_t { batch, heads, kv_heads, sq, skv, head_dim, v_head_dim };
+// are run-time arguments. The last five are lengths of stored tensors (Storage), which no expression names:
+// rows of all sequences together, pages and the longest row of their table, and the ends of sequences.
+enum class Size : std::uint8_t {
+  batch,
+  heads,
+  kv_heads,
+  sq,
+  skv,
+  head_dim,
+  v_head_dim,
+  total_q,
+  total_k,
+  pages,
+  max_pages,
+  sequence_ends,  // batch + 1
+};
+inline constexpr std::size_t kSizeCount = std::size_t(Size::sequence_ends) + 1;
 std::string_view name(Size size);
 
 // The length of one dimension of a captured tensor: a named size or a number.
@@ -127,6 +142,16 @@ struct Node {
   Where where;
 };
 
+// How the rows of sequences lie in memory. No part of what is computed: i, j, sq and skv are a sequence's own
+// in every form. ir/storage.h has the tensors that go with each.
+struct Storage {
+  bool ragged = false;           // all sequences' rows follow each other, without batch axis or padding
+  std::optional<int> page_size;  // keys and values lie in pages of so many rows, found through a table
+
+  bool is_plain() const { return !ragged && !page_size; }
+  bool operator==(const Storage&) const = default;
+};
+
 // What is compiled in.
 struct ProgramInfo {
   std::string name;
@@ -136,8 +161,9 @@ struct ProgramInfo {
   int v_head_dim = 64;
   DType dtype = DType::f16;
   Where where;
+  Storage storage = {};
 
-  // The value of a compiled-in size; none for batch, sq and skv.
+  // The value of a compiled-in size; none for those of a call.
   std::optional<int> size(Size size) const;
 };
 
@@ -164,6 +190,9 @@ class Graph {
   const std::vector<NodeId>& outputs() const { return outputs_; }
   NodeId output(std::string_view name) const;  // invalid when absent
   TensorId find_tensor(std::string_view name) const;
+
+  // The same expressions on tensors that lie otherwise.
+  Graph with_storage(const Storage& storage) const;
 
   TensorId add_tensor(TensorInfo info);
   // Appends a node; type and axes follow from the kind and the operands.

@@ -337,12 +337,14 @@ struct MapSlot {
 };
 // Writes the slot's rows from first_row on to an output with the copy engine, then waits until the slot may
 // be filled again. Rows and columns outside the output are dropped. With a ring `unless_doubted` the rows are
-// those of its entry, and not written if it says that they are computed again.
+// those of its entry, and not written if it says that they are computed again. With a row_limit, rows from
+// there on belong to another sequence: the warp stores those before it itself.
 struct BulkStore {
   ChannelId channel;
   std::string output;
   NodeId first_row;
   ChannelId unless_doubted = {};
+  NodeId row_limit = {};
 };
 // Waits until what this thread wrote with the copy engine has arrived.
 struct BulkDrain {};
@@ -358,10 +360,12 @@ struct Statement {
 // One field of the argument block that every backend's kernel receives (same bytes everywhere).
 struct ParamField {
   enum class Kind : std::uint8_t {
-    pointer,     // u64 device address of `tensor`
-    stride,      // i64, elements, of dimension `dim` of `tensor` (never the last one of q, k, v, o, lse)
-    size,        // i32 run-time size: batch, sq, skv
-    tensor_map,  // 128 bytes, 64-byte aligned: `tensor` as the copy engine sees it (Device::encode)
+    pointer,  // u64 device address of `tensor`
+    stride,   // i64, elements, of dimension `dim` of `tensor` as it lies in memory (never the last one of q,
+              // k, v, o, lse)
+    size,     // i32 run-time size: batch, sq, skv, total_q
+    tensor_map,  // 128 bytes, 64-byte aligned: `tensor` as the copy engine sees it (Device::encode): d, s, h
+                 // and b, or the page
     counter,     // u64 device address of two u32 that are zero before and after every launch
     shares,      // i32, see TileProgram::shares
   };
@@ -394,6 +398,16 @@ struct Rows {
   int heads = 1;
 };
 
+// Where sequences have lengths of their own (Storage): statements that define scalars of the sequence at
+// hand, ahead of the body, or of each work item's.
+struct SequenceScalars {
+  // Ragged: b and q_begin from `place`, below q_tiles. A place without rows is left alone.
+  Body find;
+  // sq, skv, and where the sequence starts in ragged tensors, from b. They read longest_q and longest_k, what
+  // a launch says that no sequence exceeds.
+  Body measure;
+};
+
 struct TileProgram {
   TileProgram();  // These are written out in tile.cpp: in every file that has one they cost seconds to
                   // compile.
@@ -420,6 +434,7 @@ struct TileProgram {
   bool shares = false;
   std::vector<Tile> tiles;
   std::vector<Channel> channels;
+  SequenceScalars sequence;
   Body body;
   std::vector<std::string>
       description;  // lines for the header comment: spec, tile classes, how to regenerate
@@ -432,7 +447,9 @@ struct TileProgram {
 };
 
 // Workgroups are numbered block = (b * heads + h) * q_tiles + t, longest tiles first (t counts down);
-// q_tiles = ceil(sq / block_q). With `rows`, h counts groups of heads and t tiles of rows, upwards. A launch
+// q_tiles = ceil(sq / block_q). With `rows`, h counts groups of heads and t tiles of rows, upwards. Ragged:
+// block = h * q_tiles + t, where sequence b has the tiles from cu_seqlens_q[b] / block_q + b on, of q_tiles =
+// total_q / block_q + batch, which is enough for any division into sequences. A launch
 // uses grid (min(n, max_grid_x), ceil(n / max_grid_x), 1) and the kernel returns when block >= n. A program
 // with roles is launched with min(n, compute_units) workgroups.
 

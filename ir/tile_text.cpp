@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "ir/analysis.h"
+#include "ir/storage.h"
 #include "ir/text.h"
 #include "ir/tile.h"
 
@@ -59,6 +60,9 @@ class Printer {
                      text(p_.schedule.copy)));
     for (const Tile& tile : p_.tiles) line(text(tile));
     for (const Channel& channel : p_.channels) print(channel);
+    if (!p_.info.storage.is_plain()) line("sequences " + to_string(p_.info.storage));
+    body(p_.sequence.find);
+    body(p_.sequence.measure);
     body(p_.body);
     return result_;
   }

@@ -2,6 +2,7 @@
 #include <cctype>
 #include <set>
 
+#include "ir/storage.h"
 #include "ir/verify_rules.h"
 
 namespace attnfuse {
@@ -125,6 +126,18 @@ std::set<std::string_view> reserved_names() {
 
 }  // namespace
 
+namespace {
+
+void check_storage(Report& report) {
+  const Storage& storage = report.graph.info().storage;
+  if (storage.page_size && *storage.page_size < 1)
+    report.add("storage.page-size",
+               fmt::format("page_size is {}; a page holds at least one row", *storage.page_size),
+               report.graph.info().where, "give the rows of a page of keys, such as 16");
+}
+
+}  // namespace
+
 void check_program(Report& report) {
   const ProgramInfo& info = report.graph.info();
   if (!is_identifier(info.name))
@@ -137,11 +150,14 @@ void check_program(Report& report) {
   if (value_type(info.dtype) != ValueType::f32)
     report.add("program.dtype",
                fmt::format("dtype is {}; attention runs in f16, bf16 or f32", name(info.dtype)), info.where);
+  check_storage(report);
 }
 
 void check_tensors(Report& report) {
   for (const RoleRow& row : kRoles) check_input(report, row);
   std::set<std::string_view> names = reserved_names();
+  const std::vector<TensorInfo> stored = storage_tensors(report.graph.info().storage);
+  for (const TensorInfo& tensor : stored) names.insert(tensor.name);
   for (const TensorInfo& tensor : report.graph.tensors()) {
     if (!is_identifier(tensor.name) || !names.insert(tensor.name).second)
       report.add(

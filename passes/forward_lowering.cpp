@@ -5,8 +5,10 @@
 #include <numbers>
 
 #include "ir/algorithm.h"
+#include "ir/storage.h"
 #include "passes/data_bounds.h"
 #include "passes/parameters.h"
+#include "passes/sequence.h"
 
 namespace attnfuse {
 namespace {
@@ -27,6 +29,7 @@ ForwardLowering::ForwardLowering(const Graph& graph, const Target& target, const
   program_.tiles = plan_.tiles;
   read_graph();
   program_.outputs = outputs_of(graph);
+  add_sequences(program_);
   if (masked_) classes_ = classify_tiles(g(), mask_root_);
   program_.shares = around.shares_keys;
   if (!around.data_bounds.empty()) use_data_bounds(around.data_bounds);
@@ -74,9 +77,12 @@ void ForwardLowering::use_data_bounds(const std::string& tensor) {
 // -- arguments ----------------------------------------------------------------------------------
 
 void ForwardLowering::add_params() {
-  for (TensorId id : {q_tensor_, k_tensor_, v_tensor_})
-    add_tensor_fields(program_, g().tensor(id).name, {"b", "h", "s"});
-  for (const OutputInfo& output : program_.outputs) add_tensor_fields(program_, output.name, {"b", "h", "s"});
+  const auto strides = [&](RowSide side) { return row_map(program_.info.storage, side).strides(); };
+  add_tensor_fields(program_, g().tensor(q_tensor_).name, strides(RowSide::query));
+  for (TensorId id : {k_tensor_, v_tensor_})
+    add_tensor_fields(program_, g().tensor(id).name, strides(RowSide::key));
+  for (const OutputInfo& output : program_.outputs)
+    add_tensor_fields(program_, output.name, strides(RowSide::query));
   for (const TensorInfo& tensor : g().tensors())
     if (tensor.role == TensorRole::captured) add_captured_fields(program_, tensor);
   add_size_fields(program_);

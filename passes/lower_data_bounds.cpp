@@ -171,6 +171,7 @@ class BoundsLowering {
 }  // namespace
 
 bool has_data_bounds(const Graph& graph) {
+  if (!graph.info().storage.is_plain()) return false;  // query tiles are numbered through the whole batch
   Graph scratch = graph;
   Folder folder(scratch);
   std::vector<TileFold> folds;

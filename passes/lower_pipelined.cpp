@@ -17,6 +17,7 @@
 // softmax of the first while the second runs. Groups take turns in issuing, so that one's softmax runs beside
 // the other's products. The first tile is the one that the mask cuts in causal programs: tiles that are cut
 // and tiles that are whole have a loop each.
+#include <algorithm>
 #include <limits>
 
 #include "ir/algorithm.h"
@@ -64,6 +65,10 @@ class PipelinedLowering : public ForwardLowering {
 
  private:
   int groups() const { return program_.schedule.groups; }
+  // A row may not see all values of a tile: the mask cuts them, or the rows past the end are another
+  // sequence's, or of a page that is not full.
+  bool cuts_values() const { return masked_ || !program_.info.storage.is_plain(); }
+  bool is_ragged() const { return program_.info.storage.ragged; }
   // Queries are transformed by threads that do nothing else.
   bool transforms_beside() const { return program_.schedule.transform_registers > 0; }
   int consumer_warps() const { return groups() * group_threads_ / kWarp; }
@@ -84,7 +89,7 @@ class PipelinedLowering : public ForwardLowering {
       places_.push_back({job, kWarp * warp, threads});
       warp += (threads + kWarp - 1) / kWarp;
     };
-    const int careful = masked_ ? kWarp : 1;
+    const int careful = cuts_values() ? kWarp : 1;
     place(loads_by_warp_ ? Job::loader : Job::keys, loads_by_warp_ ? kWarp : 1);
     place(Job::storer, careful);
     if (!loads_by_warp_) place(Job::values, careful);
@@ -181,7 +186,7 @@ class PipelinedLowering : public ForwardLowering {
     q_ = query_channel(consumers);
     k_ = channel("k", plan_.key, k_tensor_, key_, schedule.kv_slots, {{"filled", 1}, {"free", consumers}});
     std::vector<ChannelStage> value_stages = {{"filled", 1}, {"free", consumers}};
-    if (masked_) value_stages.insert(value_stages.begin() + 1, {"clean", 1});
+    if (cuts_values()) value_stages.insert(value_stages.begin() + 1, {"clean", 1});
     v_ = channel("v", plan_.value, v_tensor_, value_, schedule.kv_slots, value_stages);
     value_free_ = int(value_stages.size()) - 1;
     Channel work{"work", {}, {}, {}, CopyKind::direct};
@@ -251,9 +256,14 @@ class PipelinedLowering : public ForwardLowering {
     const Tile& tile = program_.tile(id);
     ParamField field{ParamField::Kind::tensor_map, tensor + "_map", tensor, 0, Size::sq, 0};
     field.box_rows = tile.rows;
+    if (const auto page_size = program_.info.storage.page_size;
+        page_size && tensor != "o" && !is_query(tensor))
+      field.box_rows = std::min(field.box_rows, *page_size);
     field.box_columns = kSwizzleBytes / size_in_bytes(tile.type);
     add_field(program_, field);
   }
+
+  bool is_query(const std::string& tensor) { return tensor == g().tensor(q_tensor_).name; }
 
   // -- walking the key tiles --------------------------------------------------------------------
 
@@ -297,7 +307,7 @@ class PipelinedLowering : public ForwardLowering {
 
   Body items(WorkItems::Part part, Body body) {
     Body result;
-    add(result, WorkItems{work_, part, masked_, std::move(body)});
+    add(result, WorkItems{work_, part, cuts_values(), std::move(body)});
     return result;
   }
   NodeId careful() { return g().variable("careful", ValueType::boolean); }
@@ -318,7 +328,7 @@ class PipelinedLowering : public ForwardLowering {
 
   // The values of `tile`; in a careful run without what is not finite, if some row may not see all of them.
   void fill_values(Body& body, const std::string& tile) {
-    if (!masked_) return fill(body, v_, first_key_of(tile), size(Size::skv), value_free_);
+    if (!cuts_values()) return fill(body, v_, first_key_of(tile), size(Size::skv), value_free_);
     add(body, Acquire{v_, value_free_});
     add(body, Put{v_, first_key_of(tile), size(Size::skv)});
     if (program_.channel(v_).kind != CopyKind::bulk) add(body, Signal{v_, kFilled, true});
@@ -391,9 +401,10 @@ class PipelinedLowering : public ForwardLowering {
   Body storer() {
     Body body;
     add(body, Acquire{q_, query_stage(kQueryWritten)});
-    if (masked_) add(body, Doubt{work_, plan_.scores_shared});
-    if (masked_ && !has_output()) add(body, If{careful(), restore()});
-    add(body, BulkStore{q_, "o", scalar("q_begin"), masked_ ? work_ : ChannelId{}});
+    if (cuts_values()) add(body, Doubt{work_, plan_.scores_shared});
+    if (cuts_values() && !has_output()) add(body, If{careful(), restore()});
+    add(body, BulkStore{q_, "o", scalar("q_begin"), cuts_values() ? work_ : ChannelId{},
+                        is_ragged() ? size(Size::sq) : NodeId{}});
     add(body, Signal{q_, query_stage(kQueryFree)});
     add(body, Advance{q_});
     Body result = items(WorkItems::Part::finishes, std::move(body));
@@ -433,7 +444,7 @@ class PipelinedLowering : public ForwardLowering {
     if (takes_turns_) add(body, Turn{false});
     add(body, Mma{plan_.scores, plan_.query, plan_.key, false, true, !preset_.valid()});
   }
-  void acquire_values(Body& body) { add(body, Acquire{v_, kFilled, masked_ ? kClean : -1}); }
+  void acquire_values(Body& body) { add(body, Acquire{v_, kFilled, cuts_values() ? kClean : -1}); }
   void issue_output(Body& body) {
     if (scales_late_) add(body, ScaleRows{plan_.output, plan_.row_factor});
     acquire_values(body);
@@ -575,8 +586,8 @@ class PipelinedLowering : public ForwardLowering {
     add(body, MmaWait{0, plan_.output, plan_.row_sum});
     release(body, v_, value_free_);
     add(body, ScaleRows{plan_.output, plan_.row_factor});
-    if (has_output() && masked_) add(body, If{careful(), restore_rows()});
-    add_output(body, plan_.output, scalar("group_begin"), masked_ ? careful() : NodeId{});
+    if (has_output() && cuts_values()) add(body, If{careful(), restore_rows()});
+    add_output(body, plan_.output, scalar("group_begin"), cuts_values() ? careful() : NodeId{});
     add(body, Move{plan_.scores_shared, plan_.output});
     add(body, Signal{q_, query_stage(kQueryWritten), true});
     add(body, Advance{q_});
@@ -591,9 +602,10 @@ class PipelinedLowering : public ForwardLowering {
         op(ScalarOp::imul, {op(ScalarOp::idiv, {g().index(Axis::j), i32(program_.schedule.block_k)}),
                             i32(program_.schedule.block_k)});
     const NodeId end = op(ScalarOp::iadd, {begin, i32(program_.schedule.block_k)});
-    const NodeId is_full =
-        op(ScalarOp::logical_and, {op(ScalarOp::ile, {end, size(Size::skv)}),
-                                   bind(classes_.full, {{"k_begin", begin}, {"k_end", end}})});
+    NodeId is_full = op(ScalarOp::ile, {end, size(Size::skv)});
+    if (masked_)
+      is_full =
+          op(ScalarOp::logical_and, {is_full, bind(classes_.full, {{"k_begin", begin}, {"k_end", end}})});
     Body body;
     add(body, Restore{"o", "", v_tensor_, op(ScalarOp::logical_and, {mask_root_, negated(is_full)}),
                       first_key_of("tile_begin"), scalar("key_end"), scalar("group_begin"),

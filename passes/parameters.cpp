@@ -39,6 +39,8 @@ void add_captured_fields(TileProgram& program, const std::vector<NodeId>& roots)
 void add_size_fields(TileProgram& program) {
   for (Size size : {Size::batch, Size::sq, Size::skv})
     add_field(program, {ParamField::Kind::size, std::string(name(size)), "", 0, size});
+  if (program.info.storage.ragged)
+    add_field(program, {ParamField::Kind::size, std::string(name(Size::total_q)), "", 0, Size::total_q});
   if (program.shares) add_field(program, {ParamField::Kind::shares, "shares", ""});
   program.param_bytes = (program.param_bytes + 7) / 8 * 8;
 }

@@ -62,7 +62,21 @@ ForwardTiles plan_pipelined_tiles(const ProgramInfo& info, const Target& target,
   return plan;
 }
 
+bool takes_pages(const Storage& storage, int block_k) {
+  constexpr int kRepeats = 8;  // rows
+  if (!storage.page_size) return true;
+  const int rows = *storage.page_size;
+  return rows % kRepeats == 0 && (rows % block_k == 0 || block_k % rows == 0);
+}
+
 std::string pipeline_refusal(const Graph& graph, const Target& target) {
+  const ProgramInfo& info = graph.info();
+  const int head = std::max(info.head_dim, info.v_head_dim);
+  const auto refuses = [&](const PipelineRow& row) {
+    return head < row.min_head_dim || head > row.max_head_dim || !takes_pages(info.storage, row.block_k);
+  };
+  if (info.storage.page_size && std::ranges::all_of(target.pipelines, refuses))
+    return fmt::format("no tile of keys is made of pages of {}, or divides one", *info.storage.page_size);
   const FragmentLayout output = accumulator_layout(target.pipeline->product, graph.info().v_head_dim);
   for (NodeId id : cone(graph, {graph.output("o")})) {
     const auto* partner = as<Partner>(graph.node(id));

@@ -60,7 +60,8 @@ std::span<const RotationInfo> rotations();
 std::string_view name(Rotation rotation);
 std::optional<Rotation> rotation_from_name(std::string_view name);
 
-// The roles that a choice (not automatic) splits off, of those that have a transform.
+// The roles that a choice (not automatic) splits off, of those that have a transform. None where storage is
+// not plain: pre-passes know the rows of a batch entry only by its number.
 std::vector<TensorRole> split_roles(const Graph& graph, Rotation rotation);
 
 struct CallSizes {

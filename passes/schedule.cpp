@@ -87,6 +87,7 @@ std::vector<Schedule> pipelined(const Graph& graph, const Target& target, int ve
     const bool takes = std::ranges::find(row.dtypes, info.dtype) != row.dtypes.end();
     if (!takes || head < row.min_head_dim || head > row.max_head_dim) continue;
     if (row.longest != PipelineRow::kAnyLength && (sq == 0 || sq > row.longest)) continue;
+    if (!takes_pages(info.storage, row.block_k)) continue;
     Schedule schedule;
     schedule.name = target.pipeline->schedule;
     schedule.rows_per_warp = group_rows(target) * target.warp_size / target.pipeline->group_threads;

@@ -22,8 +22,8 @@ bool can_share_keys(const Graph& graph) {
   const NodeKind& normalize = graph.node(find<Normalize>(graph)).kind;
   const NormalizeKind kind = std::get<Normalize>(normalize).kind;
   const bool is_softmax = kind == NormalizeKind::softmax || kind == NormalizeKind::softmax_sink;
-  return is_softmax && graph.operand(graph.output("o"), 0) == find<Attend>(graph) &&
-         !graph.output("max_logit").valid();
+  return is_softmax && graph.info().storage.is_plain() &&
+         graph.operand(graph.output("o"), 0) == find<Attend>(graph) && !graph.output("max_logit").valid();
 }
 
 int key_shares(const ProgramInfo& info, const Target& target, std::int64_t batch, std::int64_t rows,

@@ -7,7 +7,8 @@
 
 namespace attnfuse {
 
-// Whether outputs of shares can be merged: a softmax, and nothing after the second product.
+// Whether outputs of shares can be merged: a softmax, and nothing after the second product. In plain
+// storage, whose batch entries outputs of shares are numbered by.
 bool can_share_keys(const Graph& graph);
 
 // The shares for a call of `rows` query rows a head: as many as keep all units busy, and none of few keys.

@@ -18,13 +18,19 @@ std::int64_t run_time_size(const Sizes& sizes, Size size) {
       return sizes.sq;
     case Size::skv:
       return sizes.skv;
+    case Size::total_q:
+      return sizes.total_q;
     case Size::heads:
     case Size::kv_heads:
     case Size::head_dim:
     case Size::v_head_dim:
+    case Size::total_k:
+    case Size::pages:
+    case Size::max_pages:
+    case Size::sequence_ends:
       break;
   }
-  ATTNFUSE_CHECK(false, "a size that is compiled in is no parameter");
+  ATTNFUSE_CHECK(false, "a size that no kernel gets is no parameter");
 }
 
 // Are the address and every stride that is stepped over multiples of `bytes`?
@@ -38,9 +44,10 @@ bool is_aligned(const BoundTensor& tensor, int bytes) {
 
 bool suits_engine(const BoundTensor& tensor, int alignment) {
   const std::int64_t element = size_in_bytes(tensor.dtype);
-  bool suits = element == 2 && tensor.rank == 4 && is_aligned(tensor, alignment) &&
-               tensor.shape[3] * element % alignment == 0;
-  for (std::size_t axis = 0; axis < 4; ++axis) {
+  const auto rank = std::size_t(tensor.rank);
+  bool suits = element == 2 && (rank == 3 || rank == 4) && is_aligned(tensor, alignment) &&
+               tensor.shape[rank - 1] * element % alignment == 0;
+  for (std::size_t axis = 0; axis < std::min<std::size_t>(rank, 4); ++axis) {
     const std::int64_t extent = tensor.shape[axis], stride = tensor.strides[axis];
     suits = suits && extent >= 1 && extent <= kMaxEngineExtent &&
             (extent == 1 || (stride > 0 && stride < kMaxEngineStride / element));
@@ -48,8 +55,8 @@ bool suits_engine(const BoundTensor& tensor, int alignment) {
   return suits;
 }
 
-// d, s, h, b from a tensor [b, h, s, d]. The stride of a dimension of one element is never used, but checked:
-// a row of the tensor passes.
+// d, s, h, b from a tensor [b, h, s, d], or [h, s, d]: of one batch entry. The stride of a dimension of one
+// element is never used, but checked: a row of the tensor passes.
 TensorMap tensor_map(const BoundTensor& tensor, int box_columns, int box_rows) {
   TensorMap map;
   map.address = tensor.address;
@@ -57,9 +64,11 @@ TensorMap tensor_map(const BoundTensor& tensor, int box_columns, int box_rows) {
   map.box_columns = box_columns;
   map.box_rows = box_rows;
   const std::int64_t element = size_in_bytes(tensor.dtype);
-  for (std::size_t n = 0; n < 4; ++n) map.extents[n] = tensor.shape[3 - n];
+  const auto rank = std::size_t(tensor.rank);
+  for (std::size_t n = 0; n < 4; ++n) map.extents[n] = n < rank ? tensor.shape[rank - 1 - n] : 1;
   for (std::size_t n = 0; n < 3; ++n)
-    map.strides_bytes[n] = (map.extents[n + 1] == 1 ? map.extents[0] : tensor.strides[2 - n]) * element;
+    map.strides_bytes[n] =
+        (map.extents[n + 1] == 1 ? map.extents[0] : tensor.strides[rank - 2 - n]) * element;
   return map;
 }
 

@@ -113,6 +113,23 @@ TEST_CASE("a tensor map has the tensor's axes from the innermost on, in bytes") 
   CHECK(map.box_columns == 32);
 }
 
+TEST_CASE("a tensor without batch axis is one batch entry to the copy engine") {
+  TileProgram program;
+  program.params = {field(ParamField::Kind::tensor_map, "q", 0)};
+  program.param_bytes = 128;
+  const auto driver = std::make_shared<EngineDriver>();
+  const auto device = make_gpu_device(driver, {Target{}});
+  const std::string names[] = {"q"};
+  const BoundTensor packed{0x1000, DType::bf16, 3, {4, 9, 8}, {72, 8, 1}};
+  CHECK(access_of(packed, 16) == Access::copy_engine);
+  ArgumentBlock arguments(program, names);
+  REQUIRE(arguments.fill(std::span(&packed, 1), {}, 0, *device).ok());
+  const TensorMap& map = driver->asked.at(0);
+  CHECK(map.extents == std::array<std::int64_t, 4>{8, 9, 4, 1});
+  CHECK(map.strides_bytes[0] == 16);
+  CHECK(map.strides_bytes[1] == 144);
+}
+
 TEST_CASE("a tensor is described to the copy engine once, whatever stands at its address later") {
   TileProgram program;
   program.params = {field(ParamField::Kind::tensor_map, "k", 0)};

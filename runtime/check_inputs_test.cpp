@@ -123,3 +123,67 @@ TEST_CASE("the reference refuses a tensor with fewer bytes than its layout spans
   REQUIRE(!outputs.ok());
   CHECK(outputs.errors()[0].code == "input.bytes");
 }
+
+namespace {
+
+Result<Sizes> sizes_of(const Storage& storage, const std::map<std::string, TensorLayout>& inputs) {
+  return check_inputs(program().with_storage(storage), inputs);
+}
+std::map<std::string, TensorLayout> ragged() {
+  return {{"q", TensorLayout::contiguous(DType::f16, {4, 11, 8})},
+          {"k", TensorLayout::contiguous(DType::f16, {2, 17, 8})},
+          {"v", TensorLayout::contiguous(DType::f16, {2, 17, 16})},
+          {"bias", TensorLayout::contiguous(DType::f32, {4, 3})},
+          {"cu_seqlens_q", TensorLayout::contiguous(DType::i32, {4})},
+          {"cu_seqlens_k", TensorLayout::contiguous(DType::i32, {4})}};
+}
+std::map<std::string, TensorLayout> paged() {
+  return {{"q", TensorLayout::contiguous(DType::f16, {3, 4, 5, 8})},
+          {"k", TensorLayout::contiguous(DType::f16, {9, 2, 16, 8})},
+          {"v", TensorLayout::contiguous(DType::f16, {9, 2, 16, 16})},
+          {"bias", TensorLayout::contiguous(DType::f32, {4, 3})},
+          {"page_table", TensorLayout::contiguous(DType::i32, {3, 6})},
+          {"seqused_k", TensorLayout::contiguous(DType::i32, {3})}};
+}
+
+}  // namespace
+
+TEST_CASE("sequences that only the device knows are bounded by what holds them") {
+  const auto packed = sizes_of({.ragged = true, .page_size = {}}, ragged());
+  REQUIRE_MESSAGE(packed, render(packed.errors()));
+  CHECK(*packed == Sizes{3, 11, 17, 11, 17});
+  const auto in_pages = sizes_of({.ragged = false, .page_size = 16}, paged());
+  REQUIRE_MESSAGE(in_pages, render(in_pages.errors()));
+  CHECK(*in_pages == Sizes{3, 5, 96});
+}
+
+TEST_CASE("tables of the wrong shape or type, and missing ones, are named") {
+  const Storage packed{.ragged = true, .page_size = {}}, in_pages{.ragged = false, .page_size = 16};
+  const auto first = [](const Result<Sizes>& sizes) {
+    return sizes.ok() ? std::string("none") : render(sizes.errors()[0]);
+  };
+  auto inputs = ragged();
+  inputs.erase("cu_seqlens_k");
+  CHECK(first(sizes_of(packed, inputs)) ==
+        "error[input.missing]: program 'plain' needs the tensor 'cu_seqlens_k'\n"
+        "  fix: supply 'cu_seqlens_k' with dtype i32 and shape [batch + 1]");
+  inputs = ragged();
+  inputs["cu_seqlens_k"] = TensorLayout::contiguous(DType::i32, {3});
+  CHECK(first(sizes_of(packed, inputs)) ==
+        "error[input.shape]: tensor 'cu_seqlens_k' has shape [3]: batch + 1 is 3 here, but 4 according to "
+        "tensor 'cu_seqlens_q'\n  fix: give it the shape [batch + 1]");
+  inputs["cu_seqlens_q"] = inputs["cu_seqlens_k"] = TensorLayout::contiguous(DType::i32, {0});
+  CHECK(first(sizes_of(packed, inputs)).find("error[input.shape]") != std::string::npos);
+  inputs = paged();
+  inputs["page_table"].dtype = DType::f32;
+  CHECK(first(sizes_of(in_pages, inputs)).find("error[input.dtype]: tensor 'page_table' is f32") !=
+        std::string::npos);
+  inputs = paged();
+  inputs["page_table"] = TensorLayout::contiguous(DType::i32, {18});
+  CHECK(first(sizes_of(in_pages, inputs)).find("1 dimensions, the program declares 2") != std::string::npos);
+  inputs = paged();
+  inputs["v"] = TensorLayout::contiguous(DType::f16, {9, 2, 8, 16});
+  CHECK(first(sizes_of(in_pages, inputs)).find("16 is 8 here, but 16 according to the program") !=
+        std::string::npos);
+  CHECK(first(sizes_of({}, paged())).find("error[input.shape]") != std::string::npos);
+}

@@ -3,23 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
+#include "runtime/call_sizes.h"
 #include "runtime/compile.h"
 #include "runtime/plan_rotation.h"
 #include "runtime/reference.h"
 
 namespace attnfuse {
 namespace {
-
-std::int64_t value_of(const Extent& extent, const ProgramInfo& info, const Sizes& sizes) {
-  if (const auto* number = std::get_if<std::int64_t>(&extent.value)) return *number;
-  const Size size = std::get<Size>(extent.value);
-  if (size == Size::batch) return sizes.batch;
-  if (size == Size::sq) return sizes.sq;
-  if (size == Size::skv) return sizes.skv;
-  return *info.size(size);
-}
 
 TensorLayout layout_of(const BoundTensor& tensor) {
   const auto first = [&](const auto& values) {
@@ -49,11 +40,12 @@ std::optional<Diagnostic> check_address(const std::string& name, const BoundTens
 std::optional<Diagnostic> check_length(const ProgramInfo& info, const Target& target, const Sizes& sizes) {
   const std::int64_t dim = std::max(info.head_dim, info.v_head_dim), most = target.most_key_elements / dim;
   if (target.most_key_elements == 0 || sizes.skv <= most * sizes.shares) return {};
-  return Diagnostic{"launch.too-long",
-                    fmt::format("{} keys of head_dim {}; the driver of this device ends loops early, at most {} are safe",
-                                sizes.skv, dim, most),
-                    {},
-                    "use a shorter call or another device"};
+  return Diagnostic{
+      "launch.too-long",
+      fmt::format("{} keys of head_dim {}; the driver of this device ends loops early, at most {} are safe",
+                  sizes.skv, dim, most),
+      {},
+      "use a shorter call or another device"};
 }
 
 // A tensor of one row a head, [batch, heads, 1, ...], as [batch, kv_heads, heads / kv_heads, ...].
@@ -84,18 +76,8 @@ std::vector<std::size_t> by_head(const TileProgram& program, std::span<const std
 Executable::Executable(Graph graph, Machine machine, std::unique_ptr<Planner> planner)
     : graph_(std::move(graph)), machine_(std::move(machine)), planner_(std::move(planner)) {
   if (machine_.target.pipeline) engine_alignment_ = machine_.target.pipeline->alignment;
-  for (const TensorInfo& tensor : graph_.tensors()) {
-    if (tensor.role == TensorRole::constant) continue;
-    names_.push_back(tensor.name);
-    declared_.push_back({tensor.dtype, tensor.shape, tensor.role != TensorRole::captured, false});
-  }
-  const Extent b{Size::batch}, h{Size::heads}, s{Size::sq}, d{Size::v_head_dim};
-  for (const OutputInfo& output : outputs_of(graph_)) {
-    names_.push_back(output.name);
-    std::vector<Extent> shape{b, h, s};
-    if (output.has_dim) shape.push_back(d);
-    declared_.push_back({output.dtype, std::move(shape), output.has_dim, true});
-  }
+  declared_ = call_tensors(graph_);
+  for (const CallTensor& tensor : declared_) names_.push_back(tensor.name);
 }
 
 Result<std::shared_ptr<Executable>> Executable::prepare(const Graph& graph, const Machine& machine,
@@ -127,38 +109,26 @@ Result<std::vector<BoundTensor>> Executable::bind(const DeviceTensors& tensors) 
 
 // Accepts what a full check accepts, without its words; what it does not accept gets the full check.
 std::optional<Sizes> Executable::quick_check(std::span<const BoundTensor> tensors) const {
-  constexpr std::int64_t kUnknown = -1, kMaxSize = std::numeric_limits<std::int32_t>::max();
   constexpr std::int64_t kMaxReach = std::int64_t(1) << 56;
-  std::int64_t sizes[7];
-  for (Size size :
-       {Size::batch, Size::heads, Size::kv_heads, Size::sq, Size::skv, Size::head_dim, Size::v_head_dim})
-    sizes[std::size_t(size)] = graph_.info().size(size).value_or(kUnknown);
+  KnownSizes sizes(graph_.info());
   if (tensors.size() != declared_.size()) return {};
   for (std::size_t n = 0; n < tensors.size(); ++n) {
     const BoundTensor& tensor = tensors[n];
-    const DeclaredTensor& declared = declared_[n];
+    const CallTensor& declared = declared_[n];
     const std::size_t rank = declared.shape.size();
     if (tensor.dtype != declared.dtype || tensor.rank != int(rank) || tensor.address == 0 ||
         tensor.address % std::uint64_t(size_in_bytes(tensor.dtype)) != 0)
       return {};
     for (std::size_t axis = 0; axis < rank; ++axis) {
-      const Extent& extent = declared.shape[axis];
       const std::int64_t found = tensor.shape[axis], stride = tensor.strides[axis];
-      std::int64_t wanted = kUnknown;
-      if (const auto* size = std::get_if<Size>(&extent.value)) {
-        std::int64_t& known = sizes[std::size_t(*size)];
-        if (known == kUnknown) known = found;
-        wanted = known;
-      } else {
-        wanted = std::get<std::int64_t>(extent.value);
-      }
-      if (found != wanted || found < 0 || found > kMaxSize || stride < 0) return {};
+      const std::int64_t wanted = sizes.expect(declared.shape[axis], found);
+      if (found != wanted || found < 0 || found > KnownSizes::kMost || stride < 0) return {};
       if (found > 1 && (stride > kMaxReach / found || (declared.is_output && stride == 0))) return {};
     }
     if (declared.has_contiguous_axis && tensor.shape[rank - 1] > 1 && tensor.strides[rank - 1] != 1)
       return {};
   }
-  return Sizes{sizes[std::size_t(Size::batch)], sizes[std::size_t(Size::sq)], sizes[std::size_t(Size::skv)]};
+  return sizes.sizes();
 }
 
 Result<Sizes> Executable::check(std::span<const BoundTensor> tensors) const {
@@ -315,7 +285,7 @@ std::size_t Executable::place_workspace(Bound& bound, const Sizes& sizes, std::u
     place.rank = int(tensor.shape.size());
     std::int64_t elements = 1;
     for (std::size_t axis = tensor.shape.size(); axis-- > 0;) {
-      place.shape[axis] = value_of(tensor.shape[axis], graph_.info(), sizes);
+      place.shape[axis] = length_in_call(tensor.shape[axis], graph_.info(), sizes);
       if (axis == 0 && tensor.by_share) place.shape[axis] *= sizes.shares;
       place.strides[axis] = elements;
       elements *= place.shape[axis];

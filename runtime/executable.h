@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/storage.h"
 #include "runtime/argument_block.h"
 #include "runtime/counters.h"
 #include "runtime/execute.h"
@@ -26,14 +27,6 @@ struct LaunchSite {
   std::size_t workspace_bytes = 0;  // at least workspace_bytes(sizes)
 };
 
-// A tensor that calls of a program have.
-struct DeclaredTensor {
-  DType dtype;
-  std::vector<Extent> shape;
-  bool has_contiguous_axis = false;  // q, k, v and o
-  bool is_output = false;
-};
-
 class Executable {
  public:
   // Compiles what calls with aligned tensors need; what others need is compiled by the first one of them. The
@@ -47,9 +40,10 @@ class Executable {
 
   const Machine& machine() const { return machine_; }
   const Graph& graph() const { return graph_; }
-  // Of a call's tensors, in their order: "q", "k", "v", captured ones, outputs ("o", "lse", ...).
+  // Of a call's tensors, in the order of call_tensors(): "q", "k", "v", captured ones, those of the storage
+  // form, outputs ("o", "lse", ...).
   const std::vector<std::string>& tensor_names() const { return names_; }
-  std::span<const DeclaredTensor> tensors() const { return declared_; }
+  std::span<const CallTensor> tensors() const { return declared_; }
   // The tensors in that order. Diagnostics: those of check_call.
   Result<std::vector<BoundTensor>> bind(const DeviceTensors& tensors) const;
 
@@ -101,7 +95,7 @@ class Executable {
   Machine machine_;
   std::unique_ptr<Planner> planner_;
   std::vector<std::string> names_;
-  std::vector<DeclaredTensor> declared_;
+  std::vector<CallTensor> declared_;
   int engine_alignment_ = 0;
   std::mutex mutex_;  // of all below
   std::vector<Kept> plans_;

@@ -1,3 +1,5 @@
+#include "ir/storage.h"
+#include "runtime/call_sizes.h"
 #include "runtime/compile.h"
 #include "runtime/executable.h"
 #include "runtime/reference.h"
@@ -51,14 +53,14 @@ Result<HostTensors> run(const Graph& graph, const Machine& machine, const HostTe
   if (!sizes) return sizes.errors();
   const auto executable = Executable::prepare(graph, machine, {}, cache);
   if (!executable) return executable.errors();
-  const ProgramInfo& info = graph.info();
   Call call(*machine.device);
   for (const auto& [name, tensor] : inputs)
     if (auto status = call.add(name, tensor.layout, tensor.bytes); !status) return status.errors();
-  const std::vector<OutputInfo> wanted = outputs_of(graph);
-  for (const OutputInfo& output : wanted) {
-    std::vector<std::int64_t> shape{sizes->batch, info.heads, sizes->sq};
-    if (output.has_dim) shape.push_back(info.v_head_dim);
+  std::vector<CallTensor> wanted = call_tensors(graph);
+  std::erase_if(wanted, [](const CallTensor& tensor) { return !tensor.is_output; });
+  for (const CallTensor& output : wanted) {
+    std::vector<std::int64_t> shape;
+    for (const Extent& extent : output.shape) shape.push_back(length_in_call(extent, graph.info(), *sizes));
     const TensorLayout layout = TensorLayout::contiguous(output.dtype, std::move(shape));
     if (auto status = call.add(output.name, layout, {}); !status) return status.errors();
   }
@@ -76,7 +78,7 @@ Result<HostTensors> run(const Graph& graph, const Machine& machine, const HostTe
   if (auto status = (*executable)->launch(*tensors, site); !status) return status.errors();
   if (auto status = machine.device->synchronize(); !status) return status.errors();
   HostTensors outputs;
-  for (const OutputInfo& output : wanted) {
+  for (const CallTensor& output : wanted) {
     auto tensor = call.download(output.name);
     if (!tensor) return tensor.errors();
     outputs.emplace(output.name, std::move(tensor).value());

@@ -70,6 +70,18 @@ TEST_CASE("a launch has one workgroup per query tile and head, folded where the 
   CHECK(grid({65536, 2147483647, 1}).second == 4097);
 }
 
+TEST_CASE("a ragged program gets workgroups for any division of its rows into sequences") {
+  TileProgram program;
+  program.info.heads = 4;
+  program.info.storage.ragged = true;
+  program.schedule.block_q = 64;
+  program.target.max_grid_x = 1000;
+  CHECK(launch_shape(program, {3, 200, 9, 200, 9}).grid[0] == 4 * (3 + 3));
+  CHECK(launch_shape(program, {3, 1, 9, 1, 9}).grid[0] == 4 * 3);
+  CHECK(launch_shape(program, {3, 0, 9, 0, 9}).grid[0] == 0);
+  CHECK(launch_shape(program, {0, 5, 9, 5, 9}).grid[0] == 0);
+}
+
 TEST_CASE("a program with roles gets no more workgroups than run side by side") {
   TileProgram program;
   program.info.heads = 4;

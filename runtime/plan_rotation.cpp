@@ -68,7 +68,7 @@ class RotationPlanner : public Planner {
     if (!verify(graph_).empty()) return;  // planning says what is wrong
     const auto optimized = run_graph_passes(graph_);
     has_data_bounds_ = optimized && has_data_bounds(*optimized);
-    may_group_ = has_query_groups(graph_) && !has_data_bounds_;
+    may_group_ = has_query_groups(graph_) && !has_data_bounds_ && !graph_.info().storage.ragged;
     may_share_ = optimized && can_share_keys(*optimized) && !has_data_bounds_;
     if (!is_free) return;
     choices_ = distinct_rotations(graph_);
@@ -86,9 +86,12 @@ class RotationPlanner : public Planner {
   // All again where shares of the keys are merged.
   int variant(const Sizes& sizes) const override {
     const int count = int(choices_.size());
+    // Of ragged sequences only the average is known.
+    const std::int64_t average = sizes.batch > 0 ? (sizes.total_q + sizes.batch - 1) / sizes.batch : 0;
+    const std::int64_t sq = graph_.info().storage.ragged ? average : sizes.sq;
     int length = 0;
     for (int n = int(lengths_.size()) - 1; n > 0; --n)
-      if (sizes.sq <= lengths_[std::size_t(n)]) length = n;
+      if (sq <= lengths_[std::size_t(n)]) length = n;
     if (groups(sizes)) length = int(lengths_.size());
     if (shares(sizes) > 1) length += int(lengths_.size()) + 1;
     const auto choice = chooser_ ? std::ranges::find(choices_, chooser_->choose(sizes)) : choices_.begin();

@@ -208,6 +208,7 @@ ReferenceOutputs ReferenceRun<Real>::run() {
 }  // namespace
 
 Result<ReferenceOutputs> reference(const Graph& graph, const HostTensors& inputs, Rounding rounding) {
+  ATTNFUSE_CHECK(graph.info().storage.is_plain(), "the reference knows no storage forms");
   const auto sizes = check_inputs(graph, inputs);
   if (!sizes) return sizes.errors();
   return rounding == Rounding::none ? ReferenceRun<double>(graph, inputs, *sizes).run()

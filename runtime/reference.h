@@ -20,14 +20,14 @@ struct ReferenceOutputs {
   std::vector<double> max_logit;  // [b,h,sq], of programs that have it
 };
 
-// Inputs by name: q, k, v and the captured tensors. Diagnostics as check_inputs.
+// Inputs by name: q, k, v and the captured tensors, in plain storage. Diagnostics as check_inputs.
 Result<ReferenceOutputs> reference(const Graph& graph, const HostTensors& inputs,
                                    Rounding rounding = Rounding::none);
 
-// Shapes, dtypes and strides of all inputs against the program: "input.missing", "input.dtype",
-// "input.shape", "input.stride", "input.unknown".
+// Shapes, dtypes and strides of all inputs against the program and its storage form: "input.missing",
+// "input.dtype", "input.shape", "input.stride", "input.unknown".
 Result<Sizes> check_inputs(const Graph& graph, const std::map<std::string, TensorLayout>& inputs);
-// The same of a whole call, with its outputs "o" [b,h,sq,v_head_dim], "lse" and others [b,h,sq]: also
+// The same of a whole call, with its outputs (call_tensors): also
 // "output.missing", "output.dtype", "output.shape", "output.stride".
 Result<Sizes> check_call(const Graph& graph, const std::map<std::string, TensorLayout>& tensors);
 // Also that each tensor holds the bytes its layout spans: "input.bytes".

@@ -13,7 +13,8 @@
 namespace attnfuse {
 
 // Shape and strides in elements. query [b,h,sq,head_dim], key [b,kv_heads,skv,head_dim],
-// value [b,kv_heads,skv,v_head_dim], o [b,h,sq,v_head_dim], lse [b,h,sq]; captured tensors as declared.
+// value [b,kv_heads,skv,v_head_dim], o [b,h,sq,v_head_dim], lse [b,h,sq]; captured tensors as declared. Other
+// forms of storage: ir/storage.h.
 // Strides are free (0 = broadcast), except that the last axis of q, k, v and o is contiguous.
 struct TensorLayout {
   DType dtype = DType::f32;
@@ -42,10 +43,13 @@ double load_element(DType dtype, const std::byte* at);
 void store_element(DType dtype, std::byte* at, double value);
 double round_to(DType dtype, double value);
 
-// Run-time sizes of one call, read off the tensors and checked against the program.
+// Run-time sizes of one call, read off the tensors and checked against the program. Where sequences have
+// lengths of their own, which are in device memory, sq and skv are what none of them exceeds.
 struct Sizes {
   std::int64_t batch = 0, sq = 0, skv = 0;
-  std::int64_t shares = 1;  // that the keys are divided into, see TileProgram::shares
+  std::int64_t total_q = 0, total_k = 0;  // of ragged tensors: rows of all sequences
+  std::int64_t shares = 1;                // that the keys are divided into, see TileProgram::shares
+  bool operator==(const Sizes&) const = default;
 };
 
 }  // namespace attnfuse

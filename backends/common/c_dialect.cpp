@@ -116,8 +116,8 @@ void CDialect::read_chunk(TileWriter& writer, const Channel& channel, int chunk,
   out.line(fmt::format("float x[{}] = {{}};", chunk));
   out.open(fmt::format("if ({})", inside));
   const std::string row_base =
-      fmt::format("const af_i64 row_base = {0}_base + af_i64({1}) * args.{0}_stride_s;", source.name,
-                  source.role == TensorRole::query ? "i" : "j");
+      fmt::format("const af_i64 row_base = {};",
+                  writer.row_offset(source.name, source.role == TensorRole::query ? "i" : "j"));
   out.line(row_base);
   const std::string load = "af_load_chunk_" + element;
   out.line(
@@ -186,6 +186,20 @@ void CDialect::put(TileWriter& writer, const Put& put) const {
   if (!channel.transform.valid() && channel.kind == CopyKind::async && !transposed) {
     const std::string row_stride = fmt::format("args.{}_stride_s", source.name);
     out.open("");
+    if (writer.row_map_of(source.name).kind == RowMap::Kind::pages) {
+      writer.open_loop(
+          fmt::format("for (int e = thread; e < {}; e += {})", to.rows * per_row, writer.threads()));
+      out.line(fmt::format("const int row = e / {0}, d0 = e % {0} * {1};", per_row, chunk));
+      out.line(fmt::format("const int {} = {} + row;", position, first));
+      out.line("af_i64 at = d0;");
+      out.line(fmt::format("if ({}) at += {};", inside, writer.row_offset(source.name, position)));
+      out.line(fmt::format("af_copy_async({}, {}, {});", to_pointer,
+                           element_pointer(type(to.type), source.name, "at"), inside));
+      out.close();
+      out.close();
+      out.line("af_copy_commit();");
+      return;
+    }
     if (writer.threads() % per_row == 0) {  // each thread keeps its columns
       const int step = writer.threads() / per_row;
       out.line(fmt::format("const int row0 = thread / {0}, d0 = thread % {0} * {1};", per_row, chunk));

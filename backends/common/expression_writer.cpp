@@ -100,8 +100,14 @@ class ExpressionWriter {
         return {std::to_string(info.head_dim)};
       case Size::v_head_dim:
         return {std::to_string(info.v_head_dim)};
+      case Size::total_q:
+      case Size::total_k:
+      case Size::pages:
+      case Size::max_pages:
+      case Size::sequence_ends:
+        break;
     }
-    return {};
+    ATTNFUSE_CHECK(false, "a size that kernels do not read");
   }
 
   Text application(NodeId id, ScalarOp op) {
@@ -146,9 +152,11 @@ class ExpressionWriter {
     const Text text = visit(index);
     if (const auto* own = as<Index>(graph_.node(index)); own != nullptr && covers(extent, own->axis))
       return text.text;
-    const std::string last = std::visit(overloaded{[](std::int64_t n) { return std::to_string(n - 1); },
-                                                   [&](Size s) { return size(s).text + " - 1"; }},
-                                        extent.value);
+    const std::string last = std::visit(
+        overloaded{
+            [](std::int64_t n) { return std::to_string(n - 1); },
+            [&](Size s) { return s == Size::sequence_ends ? std::string("batch") : size(s).text + " - 1"; }},
+        extent.value);
     return fmt::format("af_imax(af_imin({}, {}), 0)", text.text, last);
   }
 
@@ -156,7 +164,8 @@ class ExpressionWriter {
   static bool covers(const Extent& extent, Axis axis) {
     const auto* size = std::get_if<Size>(&extent.value);
     if (size == nullptr) return false;
-    return (axis == Axis::b && *size == Size::batch) || (axis == Axis::h && *size == Size::heads) ||
+    return (axis == Axis::b && (*size == Size::batch || *size == Size::sequence_ends)) ||
+           (axis == Axis::h && *size == Size::heads) ||
            (axis == Axis::g && (*size == Size::kv_heads || *size == Size::heads));
   }
 

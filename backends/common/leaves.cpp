@@ -122,9 +122,8 @@ SourceRows source_rows(const TileProgram& program, const Channel& channel) {
 }
 
 void define_row_base(TileWriter& writer, const SourceRows& rows) {
-  writer.out().line(fmt::format("const af_i64 row_base = {} + {} * args.{}_stride_s;",
-                                TileWriter::base_of(rows.source.name), writer.dialect().int64(rows.position),
-                                rows.source.name));
+  writer.out().line(
+      fmt::format("const af_i64 row_base = {};", writer.row_offset(rows.source.name, rows.position)));
 }
 
 // Element d of the tile's row: the source's where `inside` holds, else 0. Rows that are reduced have a base

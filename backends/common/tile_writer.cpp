@@ -44,22 +44,41 @@ std::string TileWriter::write() {
 }
 
 void TileWriter::size_scalars() {
-  out_.line("const int batch = args.batch, sq = args.sq, skv = args.skv;");
+  const Storage& storage = program_.info.storage;
+  const int block_q = program_.schedule.block_q;
+  if (storage.ragged) {
+    out_.line("const int batch = args.batch, total_q = args.total_q;");
+    out_.line("const int longest_q = args.sq, longest_k = args.skv;");
+    out_.comment("enough for any division of the rows into sequences");
+    out_.line(fmt::format("const int q_tiles = total_q / {} + batch;", block_q));
+    return;
+  }
+  out_.line(fmt::format("const int batch = args.batch, sq = args.sq, {} = args.skv;",
+                        storage.is_plain() ? "skv" : "longest_k"));
   if (program_.shares) out_.line("const int shares = args.shares;");
-  out_.line(fmt::format("const int q_tiles = (sq + {}) / {};", program_.schedule.block_q - 1,
-                        program_.schedule.block_q));
+  out_.line(fmt::format("const int q_tiles = (sq + {}) / {};", block_q - 1, block_q));
 }
 
 // Which tile this workgroup computes, where its heads start, and where each thread's rows and columns are.
 void TileWriter::workgroup_scalars() {
   const ProgramInfo& info = program_.info;
   size_scalars();
-  out_.line(fmt::format("if (block >= batch * {} * q_tiles) return;", info.heads));
-  out_.comment("longest rows first");
-  out_.line(
-      fmt::format("const int q_begin = (q_tiles - 1 - block % q_tiles) * {};", program_.schedule.block_q));
-  out_.line(fmt::format("const int h = block / q_tiles % {};", info.heads));
-  define_entry(fmt::format("block / q_tiles / {}", info.heads));
+  if (info.storage.ragged) {
+    out_.line(fmt::format("if (block >= {} * q_tiles) return;", info.heads));
+    out_.comment("longest rows first");
+    out_.line("const int h = block / q_tiles, place = q_tiles - 1 - block % q_tiles;");
+    body(program_.sequence.find);
+    body(program_.sequence.measure);
+    out_.line("if (q_begin < 0 || q_begin >= sq) return;");
+  } else {
+    out_.line(fmt::format("if (block >= batch * {} * q_tiles) return;", info.heads));
+    out_.comment("longest rows first");
+    out_.line(
+        fmt::format("const int q_begin = (q_tiles - 1 - block % q_tiles) * {};", program_.schedule.block_q));
+    out_.line(fmt::format("const int h = block / q_tiles % {};", info.heads));
+    define_entry(fmt::format("block / q_tiles / {}", info.heads));
+    body(program_.sequence.measure);
+  }
   head_offsets();
   std::vector<const Tile*> tiles;
   for (const Tile& tile : program_.tiles) tiles.push_back(&tile);
@@ -109,9 +128,42 @@ void TileWriter::declare_tiles(const std::vector<const Tile*>& tiles) {
 void TileWriter::define_base(const std::string& tensor, const char* head) {
   const bool is_output =
       std::ranges::any_of(program_.outputs, [&](const OutputInfo& output) { return output.name == tensor; });
-  out_.line(fmt::format("const af_i64 {0} = {1} * args.{2}_stride_b + {3} * args.{2}_stride_h;",
-                        base_of(tensor), dialect_.int64(is_output ? entry_of_output() : "b"), tensor,
-                        dialect_.int64(head)));
+  const RowMap map = row_map_of(tensor);
+  const std::string of_head = fmt::format("{} * args.{}_stride_h", dialect_.int64(head), tensor);
+  switch (map.kind) {
+    case RowMap::Kind::entry:
+      return out_.line(fmt::format("const af_i64 {} = {} * args.{}_stride_b + {};", base_of(tensor),
+                                   dialect_.int64(is_output ? entry_of_output() : "b"), tensor, of_head));
+    case RowMap::Kind::run:
+      return out_.line(fmt::format("const af_i64 {} = {} * args.{}_stride_s + {};", base_of(tensor),
+                                   dialect_.int64(map.first), tensor, of_head));
+    case RowMap::Kind::pages:
+      return out_.line(fmt::format("const af_i64 {} = {};", base_of(tensor), of_head));
+  }
+}
+
+RowMap TileWriter::row_map_of(const std::string& tensor) const {
+  const TensorId id = program_.expressions.find_tensor(tensor);
+  const TensorRole role = id.valid() ? program_.expressions.tensor(id).role : TensorRole::query;
+  const bool is_key = role == TensorRole::key || role == TensorRole::value;
+  return row_map(program_.info.storage, is_key ? RowSide::key : RowSide::query);
+}
+
+std::string TileWriter::row_offset(const std::string& tensor, const std::string& position) const {
+  const RowMap map = row_map_of(tensor);
+  if (map.kind != RowMap::Kind::pages)
+    return fmt::format("{} + {} * args.{}_stride_s", base_of(tensor), dialect_.int64(position), tensor);
+  const std::string row = position.find(' ') == std::string::npos ? position : "(" + position + ")";
+  return fmt::format("{0} + {1} * args.{2}_stride_b + {3} * args.{2}_stride_s", base_of(tensor),
+                     dialect_.int64(page_of(row, map.page_size)), tensor,
+                     dialect_.int64(fmt::format("{} % {}", row, map.page_size)));
+}
+
+std::string TileWriter::page_of(const std::string& position, int page_size) const {
+  const std::string entry =
+      fmt::format("{0} * args.{1}_stride_0 + {2} * args.{1}_stride_1", dialect_.int64("b"), kPageTable,
+                  dialect_.int64(fmt::format("{} / {}", position, page_size)));
+  return dialect_.load_global(std::string(kPageTable), DType::i32, entry);
 }
 
 // Where an output's head starts is computed where it is needed, so that it holds no registers during the
@@ -119,6 +171,11 @@ void TileWriter::define_base(const std::string& tensor, const char* head) {
 void TileWriter::write(const Store& s) {
   define_base(s.output, "h");
   dialect_.store(*this, s);
+}
+
+void TileWriter::write(const BulkStore& s) {
+  if (s.row_limit.valid()) define_base(s.output, "h");
+  dialect_.bulk_store(*this, s);
 }
 
 void TileWriter::body(const Body& statements) {

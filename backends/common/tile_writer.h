@@ -10,6 +10,7 @@
 
 #include "backends/common/dialect.h"
 #include "backends/common/source_writer.h"
+#include "ir/storage.h"
 #include "ir/tile.h"
 
 namespace attnfuse {
@@ -60,6 +61,12 @@ class TileWriter {
 
   // Offset (64-bit scalar) of the head that this workgroup reads or writes: "q_base", "o_base", ...
   static std::string base_of(const std::string& tensor) { return tensor + "_base"; }
+  // Where rows of a tensor lie, and the 64-bit offset of the row at `position` of the sequence at hand. Only
+  // rows that exist may be asked for.
+  RowMap row_map_of(const std::string& tensor) const;
+  std::string row_offset(const std::string& tensor, const std::string& position) const;
+  // The page that holds the row at `position`.
+  std::string page_of(const std::string& position, int page_size) const;
 
   // A shared tile's array: its name, or the slot at the cursor of its channel.
   std::string array_of(const Tile& tile) const;
@@ -114,7 +121,7 @@ class TileWriter {
   void write(const Signal& s) { dialect_.signal(*this, s); }
   void write(const Advance& s) { dialect_.advance(*this, s); }
   void write(const MmaWait& s) { dialect_.mma_wait(*this, s); }
-  void write(const BulkStore& s) { dialect_.bulk_store(*this, s); }
+  void write(const BulkStore& s);
   void write(const MapSlot& s) { dialect_.map_slot(*this, s); }
   void write(const BulkDrain&) { dialect_.bulk_drain(*this); }
   void write(const Roles& s) { dialect_.roles(*this, s); }

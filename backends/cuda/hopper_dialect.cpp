@@ -268,6 +268,7 @@ void HopperDialect::work_items(TileWriter& writer, const WorkItems& items) const
   out.line("const int q_tile = entry.x, h = entry.y;");
   writer.define_entry("entry.z");
   out.line(fmt::format("const int q_begin = q_tile * {};", program.schedule.block_q));
+  writer.body(program.sequence.measure);
   std::set<std::string> direct;
   collect_direct(program, items.body, direct);
   writer.head_offsets(&direct);
@@ -287,22 +288,58 @@ void HopperDialect::work_items(TileWriter& writer, const WorkItems& items) const
   out.close();
 }
 
+// Which query tile and head an item is.
+void HopperDialect::decode_item(TileWriter& writer) const {
+  SourceWriter& out = writer.out();
+  const ProgramInfo& info = writer.program().info;
+  const bool ragged = info.storage.ragged;
+  out.line(
+      "const int section = item / (section_heads * q_tiles), in_section = item - section * section_heads * "
+      "q_tiles;");
+  out.line(fmt::format("const int heads_here = max(1, min(section_heads, {}{} - section * section_heads));",
+                       ragged ? "" : "batch * ", info.heads));
+  out.comment("longest rows first");
+  out.line(fmt::format("const int {} = q_tiles - 1 - in_section / heads_here;", ragged ? "place" : "q_tile"));
+  out.line("const int head = section * section_heads + in_section % heads_here;");
+}
+
+// Items whose place has no rows are passed over: `item` is one that has, or past the last.
+void HopperDialect::find_item(TileWriter& writer) const {
+  SourceWriter& out = writer.out();
+  const TileProgram& program = writer.program();
+  out.line("int item_tile = 0, item_head = 0, item_entry = 0;");
+  out.open("for (; item < items; item = int(gridDim.x + atomicAdd(args.counter, 1u)))");
+  decode_item(writer);
+  writer.body(program.sequence.find);
+  writer.body(program.sequence.measure);
+  out.line("if (q_begin < 0 || q_begin >= sq) continue;");
+  out.line(fmt::format("item_tile = q_begin / {};", program.schedule.block_q));
+  out.line("item_head = head;");
+  out.line("item_entry = b;");
+  out.line("break;");
+  out.close();
+}
+
 // The next entry of the ring, posted: what was in doubt when its slot was finished, or the next query tile.
 void HopperDialect::hand_out(TileWriter& writer, const WorkItems& items) const {
   SourceWriter& out = writer.out();
   const ProgramInfo& info = writer.program().info;
   const Channel& ring = writer.program().channel(items.ring);
   const std::string name = ring.name;
+  const bool ragged = info.storage.ragged;
   // Keys and values of the heads that are worked on together stay in the second-level cache.
   constexpr int kSectionBytes = 40 << 20;
   const int bytes_per_key = (info.head_dim + info.v_head_dim) * size_in_bytes(info.dtype);
-  out.line(fmt::format("const int items = batch * {} * q_tiles;", info.heads));
+  const char* keys = info.storage.page_size ? "longest_k" : ragged ? "longest_k / max(batch, 1)" : "skv";
+  out.line(fmt::format("const int items = {}{} * q_tiles;", ragged ? "" : "batch * ", info.heads));
   out.comment("heads in a section: a power of two of key heads whose keys and values fit the cache");
-  out.line(fmt::format("const int fitting = {} / max(skv, 1);", kSectionBytes / bytes_per_key));
-  out.line(fmt::format("const int section_heads = {} << (31 - __clz(min(max(fitting, 1), 1 << 20)));",
-                       info.heads / info.kv_heads));
+  out.line(fmt::format("const int fitting = {} / max({}, 1);", kSectionBytes / bytes_per_key, keys));
+  out.line(fmt::format("const int section_heads = {}{} << (31 - __clz(min(max(fitting, 1), 1 << 20))){};",
+                       ragged ? fmt::format("min({}, ", info.heads) : "", info.heads / info.kv_heads,
+                       ragged ? ")" : ""));
   out.line("int item = int(blockIdx.x);");
   out.open("for (;;)");
+  if (ragged) find_item(writer);
   out.line(fmt::format("af_wait({}, {}_phase ^ 1);", barrier_of(ring, 1), name));
   if (items.repeats) {
     out.line(fmt::format("int4 entry = {};", entry_of(ring)));
@@ -312,16 +349,12 @@ void HopperDialect::hand_out(TileWriter& writer, const WorkItems& items) const {
     out.line("int4 entry = make_int4(0, 0, 0, af_none);");
     out.open("if (item < items)");
   }
-  out.line(
-      "const int section = item / (section_heads * q_tiles), in_section = item - section * section_heads * "
-      "q_tiles;");
-  out.line(
-      fmt::format("const int heads_here = max(1, min(section_heads, batch * {} - section * section_heads));",
-                  info.heads));
-  out.comment("longest rows first");
-  out.line("const int q_tile = q_tiles - 1 - in_section / heads_here;");
-  out.line("const int head = section * section_heads + in_section % heads_here;");
-  out.line(fmt::format("entry = make_int4(q_tile, head % {0}, head / {0}, af_usual);", info.heads));
+  if (ragged) {
+    out.line("entry = make_int4(item_tile, item_head, item_entry, af_usual);");
+  } else {
+    decode_item(writer);
+    out.line(fmt::format("entry = make_int4(q_tile, head % {0}, head / {0}, af_usual);", info.heads));
+  }
   out.close();
   if (items.repeats) {
     out.open("else");
@@ -439,16 +472,54 @@ void HopperDialect::put(TileWriter& writer, const Put& put) const {
   if (channel.kind != CopyKind::bulk) return CudaDialect::put(writer, put);
   SourceWriter& out = writer.out();
   const Tile& tile = writer.tile(channel.tile);
-  const TensorInfo& source = writer.program().expressions.tensor(channel.source);
   if (writer.threads() > 1) out.open("if (lane == 0)");
   out.line(fmt::format("af_expect({}, {});", barrier_of(channel, 0), panels(tile) * panel_bytes(tile)));
-  const std::string first = writer.scalar(put.first_row);
-  for (int panel = 0; panel < panels(tile); ++panel)
-    out.line(fmt::format("af_bulk_load({} + {}, &args.{}_map, {}, {}, {}, {}, b, {});", writer.array_of(tile),
-                         panel * tile.rows * panel_columns(tile), source.name, barrier_of(channel, 0),
-                         panel * panel_columns(tile), first, source.role == TensorRole::query ? "h" : "g",
-                         cache_hint(source.role)));
+  put_boxes(writer, put);
   if (writer.threads() > 1) out.close();
+}
+
+// One box a panel; of pages that are smaller than the tile, one for each of them. A page without rows in use
+// has no number: a box outside the tensor is zeros.
+void HopperDialect::put_boxes(TileWriter& writer, const Put& put) const {
+  SourceWriter& out = writer.out();
+  const Channel& channel = writer.program().channel(put.channel);
+  const Tile& tile = writer.tile(channel.tile);
+  const TensorInfo& source = writer.program().expressions.tensor(channel.source);
+  const RowMap map = writer.row_map_of(source.name);
+  const std::string first = writer.scalar(put.first_row);
+  const char* head = source.role == TensorRole::query ? "h" : "g";
+  const auto load = [&](int panel, int row, const std::string& from_row, const std::string& entry) {
+    out.line(fmt::format("af_bulk_load({} + {}, &args.{}_map, {}, {}, {}, {}, {}, {});",
+                         writer.array_of(tile), (panel * tile.rows + row) * panel_columns(tile), source.name,
+                         barrier_of(channel, 0), panel * panel_columns(tile), from_row, head, entry,
+                         cache_hint(source.role)));
+  };
+  switch (map.kind) {
+    case RowMap::Kind::entry:
+      for (int panel = 0; panel < panels(tile); ++panel) load(panel, 0, first, "b");
+      return;
+    case RowMap::Kind::run:
+      for (int panel = 0; panel < panels(tile); ++panel)
+        load(panel, 0, fmt::format("{} + {}", map.first, first), "0");
+      return;
+    case RowMap::Kind::pages:
+      break;
+  }
+  const int together = std::min(tile.rows, map.page_size), count = tile.rows / together;
+  const std::string limit = writer.scalar(put.row_limit);
+  out.open("");
+  out.line(fmt::format("const int row0 = {};", first));
+  out.line(fmt::format("int page[{}];", count));
+  for (int n = 0; n < count; ++n) {
+    const std::string row = n == 0 ? "row0" : fmt::format("(row0 + {})", n * together);
+    out.line(fmt::format("page[{}] = -1;", n));
+    out.line(fmt::format("if ({} < {}) page[{}] = {};", row, limit, n, writer.page_of(row, map.page_size)));
+  }
+  const std::string in_page = map.page_size > tile.rows ? fmt::format("row0 % {}", map.page_size) : "0";
+  for (int n = 0; n < count; ++n)
+    for (int panel = 0; panel < panels(tile); ++panel)
+      load(panel, n * together, in_page, fmt::format("page[{}]", n));
+  out.close();
 }
 
 void HopperDialect::map_slot(TileWriter& writer, const MapSlot& map) const { cuda::map_slot(writer, map); }
@@ -469,6 +540,7 @@ void HopperDialect::bulk_store(TileWriter& writer, const BulkStore& store) const
     head = "done.y";
     batch = "done.z";
   }
+  if (store.row_limit.valid()) return store_sequence(writer, store, tile);
   if (!condition.empty()) out.open(fmt::format("if ({})", condition));
   for (int panel = 0; panel < panels(tile); ++panel)
     out.line(fmt::format("af_bulk_store(&args.{}_map, {} + {}, {}, {}, {}, {}, af_evict_first);",
@@ -477,6 +549,37 @@ void HopperDialect::bulk_store(TileWriter& writer, const BulkStore& store) const
   out.line("af_bulk_commit();");
   out.line("af_bulk_wait_read<0>();");
   if (!condition.empty()) out.close();
+}
+
+// A warp's: whole tiles by the copy engine, the rest of a sequence chunk by chunk.
+void HopperDialect::store_sequence(TileWriter& writer, const BulkStore& store, const Tile& tile) const {
+  SourceWriter& out = writer.out();
+  const std::string first = writer.scalar(store.first_row), limit = writer.scalar(store.row_limit);
+  const RowMap map = writer.row_map_of(store.output);
+  const int per_row = chunks_in_row(tile), chunk = kSwizzleChunkBytes / size_in_bytes(tile.type);
+  const bool doubts = store.unless_doubted.valid();
+  out.open(
+      fmt::format("if ({}{} + {} <= {})", doubts ? "done.w != af_again && " : "", first, tile.rows, limit));
+  out.open("if (lane == 0)");
+  for (int panel = 0; panel < panels(tile); ++panel)
+    out.line(fmt::format("af_bulk_store(&args.{}_map, {} + {}, {}, {} + {}, h, 0, af_evict_first);",
+                         store.output, writer.array_of(tile), panel * tile.rows * panel_columns(tile),
+                         panel * panel_columns(tile), map.first, first));
+  out.line("af_bulk_commit();");
+  out.line("af_bulk_wait_read<0>();");
+  out.close();
+  out.close();
+  out.open(doubts ? "else if (done.w != af_again)" : "else");
+  out.open(fmt::format("for (int e = thread; e < ({} - {}) * {}; e += {})", limit, first, per_row,
+                       writer.threads()));
+  out.line(fmt::format("const int i = {} + e / {};", first, per_row));
+  out.line(
+      fmt::format("*reinterpret_cast<uint4*>(reinterpret_cast<{}*>(args.{}_ptr) + {} + e % {} * {}) = "
+                  "*reinterpret_cast<const uint4*>({});",
+                  type(tile.type), store.output, writer.row_offset(store.output, "i"), per_row, chunk,
+                  chunk_at(writer, tile)));
+  out.close();
+  out.close();
 }
 
 void HopperDialect::bulk_drain(TileWriter& writer) const { writer.out().line("af_bulk_wait<0>();"); }

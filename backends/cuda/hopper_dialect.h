@@ -33,9 +33,13 @@ class HopperDialect : public CudaDialect {
   void turn(TileWriter& writer, const Turn& turn) const override;
 
  private:
+  void decode_item(TileWriter& writer) const;
+  void find_item(TileWriter& writer) const;
   void hand_out(TileWriter& writer, const WorkItems& items) const;
   void take_entry(TileWriter& writer, const WorkItems& items) const;
   void role_body(TileWriter& writer, const Role& role) const;
+  void put_boxes(TileWriter& writer, const Put& put) const;
+  void store_sequence(TileWriter& writer, const BulkStore& store, const Tile& tile) const;
 };
 
 }  // namespace attnfuse::cuda

@@ -115,10 +115,9 @@ void HipDialect::put(TileWriter& writer, const Put& put) const {
   if (extent < to.cols) inside += fmt::format(" && d0 < {}", extent);
   out.line(fmt::format("{}_stage[{}] = af_u32x4{{0, 0, 0, 0}};", channel.name, slot));
   out.line(
-      fmt::format("if ({}) {}_stage[{}] = af_load_16(reinterpret_cast<const {}*>(args.{}_ptr) + {} + "
-                  "af_i64({} + {}) * args.{}_stride_s + d0);",
-                  inside, channel.name, slot, type(to.type), source.name, TileWriter::base_of(source.name),
-                  first, row, source.name));
+      fmt::format("if ({}) {}_stage[{}] = af_load_16(reinterpret_cast<const {}*>(args.{}_ptr) + {} + d0);",
+                  inside, channel.name, slot, type(to.type), source.name,
+                  writer.row_offset(source.name, fmt::format("{} + {}", first, row))));
   if (stage.rows > 1) out.close();
   out.close();
 }
@@ -142,11 +141,9 @@ void HipDialect::put_operand(TileWriter& writer, const Put& put) const {
       program.info.head_dim < to.cols ? fmt::format(" && {{}} < {}", program.info.head_dim) : "";
   if (whole && !channel.transform.valid()) {
     out.line("af_u32x4 x = {0, 0, 0, 0};");
-    out.line(
-        fmt::format("if ({}{}) x = af_load_16(reinterpret_cast<const {}*>(args.{}_ptr) + {} + af_i64(i) * "
-                    "args.{}_stride_s + d0);",
-                    inside, fmt::format(fmt::runtime(last), "d0"), type(source.dtype), source.name,
-                    TileWriter::base_of(source.name), source.name));
+    out.line(fmt::format("if ({}{}) x = af_load_16(reinterpret_cast<const {}*>(args.{}_ptr) + {} + d0);",
+                         inside, fmt::format(fmt::runtime(last), "d0"), type(source.dtype), source.name,
+                         writer.row_offset(source.name, "i")));
   } else {
     if (whole) {
       read_chunk(writer, channel, kElements, inside + fmt::format(fmt::runtime(last), "d0"));

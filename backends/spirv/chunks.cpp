@@ -75,8 +75,7 @@ void GlslDialect::put(TileWriter& writer, const Put& put) const {
       fmt::format("{} < {}{}", position, limit, extent < to.cols ? fmt::format(" && d0 < {}", extent) : "");
   out.line("uvec4 chunk = uvec4(0);");
   out.open(fmt::format("if ({})", inside));
-  out.line(fmt::format("const af_i64 row_base = {} + {} * args.{}_stride_s;",
-                       TileWriter::base_of(source.name), int64(position), source.name));
+  out.line(fmt::format("const af_i64 row_base = {};", writer.row_offset(source.name, position)));
   const auto load = [&](const std::string& d) {
     return fmt::format("af_load_chunk(args.{}_ptr, (row_base + {}) * {})", source.name, d,
                        size_in_bytes(source.dtype));

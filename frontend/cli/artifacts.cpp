@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ir/storage.h"
+
 namespace attnfuse::cli {
 namespace {
 
@@ -50,17 +52,34 @@ std::string meaning(const ParamField& field) {
   return {};
 }
 
-Json shape_json(const TensorInfo& tensor) {
+Json shape_json(const std::vector<Extent>& extents) {
   Json shape = Json::array();
-  for (const Extent& extent : tensor.shape)
+  for (const Extent& extent : extents)
     std::visit(overloaded{[&](Size size) { shape.push_back(name(size)); },
                           [&](std::int64_t number) { shape.push_back(number); }},
                extent.value);
   return shape;
 }
 
+// As it lies in memory.
+std::vector<Extent> shape_of(const TileProgram& program, const TensorInfo& tensor) {
+  const Storage& storage = program.info.storage;
+  switch (tensor.role) {
+    case TensorRole::query:
+      return stored_shape(storage, RowSide::query, tensor.shape);
+    case TensorRole::key:
+    case TensorRole::value:
+      return stored_shape(storage, RowSide::key, tensor.shape);
+    case TensorRole::captured:
+    case TensorRole::constant:
+      break;
+  }
+  return tensor.shape;
+}
+
 // What the workgroups of a launch divide: rows of this size, and heads.
 std::string_view rows_name(const TileProgram& program) {
+  if (program.info.storage.ragged) return name(Size::total_q);
   return name(program.rows ? program.rows->size : Size::sq);
 }
 
@@ -72,10 +91,10 @@ bool takes(const TileProgram& program, const std::string& tensor) {
 Json output_shape(const TileProgram& program, const OutputInfo& output) {
   for (const Statement& statement : program.body)
     if (const auto* map = std::get_if<MapRows>(&statement.kind))
-      return shape_json(program.expressions.tensor(map->source));
-  Json shape = {"batch", "heads", "sq"};
-  if (output.has_dim) shape.push_back("v_head_dim");
-  return shape;
+      return shape_json(program.expressions.tensor(map->source).shape);
+  std::vector<Extent> shape{{Size::batch}, {Size::heads}, {Size::sq}};
+  if (output.has_dim) shape.push_back({Size::v_head_dim});
+  return shape_json(stored_shape(program.info.storage, RowSide::query, std::move(shape)));
 }
 
 std::string upper(std::string text) {
@@ -93,8 +112,11 @@ std::string launch_json(const TileProgram& program, const Binary* binary) {
   json["threads"] = program.threads();
   json["shared_bytes"] = program.footprint.shared_bytes;
   json["grid"] = {
-      {"workgroups", fmt::format("n = batch * heads * ceil({} / block_q); nothing to launch when n = 0",
-                                 rows_name(program))},
+      {"workgroups",
+       program.info.storage.ragged
+           ? "n = heads * (floor(total_q / block_q) + batch); nothing to launch when total_q or batch is 0"
+           : fmt::format("n = batch * heads * ceil({} / block_q); nothing to launch when n = 0",
+                         rows_name(program))},
       {"x", "min(n, max_grid_x)"},
       {"y", "ceil(n / max_grid_x)"},
       {"heads", program.head_groups()},
@@ -111,8 +133,9 @@ std::string launch_json(const TileProgram& program, const Binary* binary) {
                                         {"meaning", meaning(field)}});
   for (const TensorInfo& tensor : program.expressions.tensors())
     if (tensor.role != TensorRole::constant && takes(program, tensor.name))
-      json["inputs"].push_back(
-          {{"name", tensor.name}, {"dtype", name(tensor.dtype)}, {"shape", shape_json(tensor)}});
+      json["inputs"].push_back({{"name", tensor.name},
+                                {"dtype", name(tensor.dtype)},
+                                {"shape", shape_json(shape_of(program, tensor))}});
   for (const OutputInfo& output : program.outputs)
     json["outputs"].push_back(
         {{"name", output.name}, {"dtype", name(output.dtype)}, {"shape", output_shape(program, output)}});
@@ -153,9 +176,14 @@ std::string c_header(const TileProgram& program) {
   text += "#undef ATTNFUSE_ASSERT\n\n";
   text += fmt::format(
       "/* Workgroups of one call: grid x = min(n, {0}_MAX_GRID_X), y = ceil(n / {0}_MAX_GRID_X). */\n"
-      "static inline int64_t {1}_workgroups(int64_t batch, int64_t {2}) {{\n"
-      "  return batch * {0}_HEADS * (({2} + {0}_BLOCK_Q - 1) / {0}_BLOCK_Q);\n}}\n",
+      "static inline int64_t {1}_workgroups(int64_t batch, int64_t {2}) {{\n",
       prefix, kernel, rows_name(program));
+  text += fmt::format(
+      fmt::runtime(program.info.storage.ragged ? "  return batch == 0 || {1} == 0 ? 0 : {0}_HEADS * ({1} / "
+                                                 "{0}_BLOCK_Q + batch);\n}}\n"
+                                               : "  return batch * {0}_HEADS * (({1} + {0}_BLOCK_Q - 1) / "
+                                                 "{0}_BLOCK_Q);\n}}\n"),
+      prefix, rows_name(program));
   return text;
 }
 

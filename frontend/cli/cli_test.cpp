@@ -210,6 +210,29 @@ TEST_CASE("explain says where key bounds come from data") {
   CHECK(!attnfuse("explain llama3_8b --target spirv:generic").has("by a kernel ahead of attention"));
 }
 
+TEST_CASE("explain and emit say what a storage form asks for") {
+  const Ran explained = attnfuse("explain llama3_paged --target cuda:sm_90a");
+  CHECK(explained.code == 0);
+  CHECK_MESSAGE(
+      explained.has("storage    ragged, paged(page_size = 16): lengths and places of sequences from "
+                    "cu_seqlens_q, page_table, seqused_k"),
+      explained.text);
+  CHECK(!attnfuse("explain llama3_8b --target cuda:sm_90a").has("storage "));
+  const Folder folder;
+  CHECK(attnfuse("emit llama3_paged --target hip:gfx942 -o " + folder.at("kernel")).code == 0);
+  const std::string json = folder.read("kernel/attention_llama3_paged.launch.json");
+  CHECK(json.find("floor(total_q / block_q) + batch") != std::string::npos);
+  CHECK(json.find("\"max_pages\"") != std::string::npos);
+}
+
+TEST_CASE("run takes lengths of sequences where the program's storage has them") {
+  const Folder folder;
+  const std::string plain = folder.write("plain.attn", kPlain);
+  CHECK(attnfuse("run " + plain + " --lengths 1/2,3/4 --target spirv").has("error[run.lengths]"));
+  CHECK(attnfuse("run " + plain + " --lengths 1,2 --target spirv").has("error[case.syntax]"));
+  CHECK(attnfuse("run " + plain + " --lengths 1/2 --shape b=1,sq=2,skv=3").has("error[run.inputs]"));
+}
+
 TEST_CASE("bench rotation refuses groups that do not divide the heads") {
   const Ran ran = attnfuse("bench rotation --heads 6 --groups 1,4 --target spirv:generic");
   CHECK(ran.code == 1);

@@ -5,6 +5,7 @@
 #include "bench/work.h"
 #include "frontend/cli/command.h"
 #include "frontend/cli/rotation.h"
+#include "ir/storage.h"
 #include "passes/data_bounds.h"
 #include "passes/passes.h"
 #include "passes/pipelined_tiles.h"
@@ -48,6 +49,19 @@ std::string schedule_text(const TileProgram& program) {
   text += fmt::format("shared     {} of {} bytes\n", f.shared_bytes, t.shared_bytes);
   text += fmt::format("registers  {} of {} a thread (estimate)\n", f.registers, t.registers_per_thread);
   return text;
+}
+
+// What a storage form asks for and rules out.
+std::string storage_text(const Graph& graph) {
+  const Storage& storage = graph.info().storage;
+  if (storage.is_plain()) return {};
+  std::string tensors;
+  for (const TensorInfo& tensor : storage_tensors(storage))
+    tensors += (tensors.empty() ? "" : ", ") + tensor.name;
+  return fmt::format(
+      "storage    {}: lengths and places of sequences from {}\n"
+      "           transforms run inside attention, and no kernel ahead of it bounds keys\n",
+      to_string(storage), tensors);
 }
 
 // Why a target's schedule with roles is not used, where the program itself is the reason.
@@ -107,7 +121,8 @@ int explain(const Options& options) {
   const TileProgram* const program = &programs->back().program;
 
   const auto map = bench::tile_map(spec->graph, *sizes, program->schedule.block_q, program->schedule.block_k);
-  std::string text = schedule_text(*program) + refusal_text(spec->graph, *target) +
+  std::string text = schedule_text(*program) + storage_text(spec->graph) +
+                     refusal_text(spec->graph, *target) +
                      resources_text(*find_backend(target->backend), *program) +
                      tiles_text(spec->graph, map, *sizes, program->schedule);
   if (const auto optimized = run_graph_passes(spec->graph); optimized && has_data_bounds(*optimized))

@@ -1,10 +1,13 @@
 // attnfuse run: executes a program on the user's tensors, or on random ones, and can compare with the
 // reference.
 #include <cmath>
+#include <optional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "conformance/executor.h"
+#include "conformance/stored.h"
 #include "frontend/cli/best_device.h"
 #include "frontend/cli/command.h"
 #include "frontend/cli/rotation.h"
@@ -15,7 +18,7 @@ namespace attnfuse::cli {
 namespace {
 
 struct Options {
-  std::string spec, target, shape, inputs, outputs;
+  std::string spec, target, shape, lengths, inputs, outputs;
   std::uint64_t seed = 1;
   bool check = false;
   Rotation rotation = Rotation::automatic;
@@ -23,19 +26,40 @@ struct Options {
 };
 
 struct Call {
-  conformance::Inputs inputs;
+  conformance::Inputs inputs;  // as they are stored
   Sizes sizes;
+  // What they were made from, where they are random.
+  std::optional<std::pair<conformance::Case, conformance::Inputs>> made = {};
 };
 
-Result<Call> random_call(const Graph& graph, const Options& options) {
+Result<conformance::Case> random_case(const Options& options) {
+  conformance::Case c;
+  c.seed = options.seed;
+  if (!options.lengths.empty()) {
+    auto lengths = conformance::parse_lengths(options.lengths);
+    if (!lengths) return lengths.errors();
+    conformance::set_lengths(c, std::move(lengths).value());
+    return c;
+  }
   const auto sizes = parse_shape(options.shape);
   if (!sizes) return sizes.errors();
-  conformance::Case c;
   c.batch = sizes->batch;
   c.sq = sizes->sq;
   c.skv = sizes->skv;
-  c.seed = options.seed;
-  return Call{conformance::make_inputs(graph, c), *sizes};
+  return c;
+}
+
+Result<Call> random_call(const Graph& graph, const Options& options) {
+  const auto c = random_case(options);
+  if (!c) return c.errors();
+  if (const auto wrong = conformance::wrong_lengths(graph, *c))
+    return Diagnostic{"run.lengths",
+                      "lengths do not suit the program's storage: " + *wrong,
+                      {},
+                      "with 'storage ragged' every sequence has lengths of its own"};
+  conformance::Inputs inputs = conformance::make_inputs(graph, *c);
+  conformance::Stored stored = conformance::store(graph, *c, inputs);
+  return Call{std::move(stored.inputs), stored.sizes, std::pair{*c, std::move(inputs)}};
 }
 
 Result<Call> users_call(const Graph& graph, const Options& options) {
@@ -55,8 +79,17 @@ Result<Call> users_call(const Graph& graph, const Options& options) {
   return call;
 }
 
+Result<conformance::Expectation> expected(const Graph& graph, const Call& call) {
+  if (graph.info().storage.is_plain()) return conformance::expect(graph, call.inputs);
+  if (call.made) return conformance::expect_sequences(graph, call.made->first, call.made->second);
+  return Diagnostic{"run.check",
+                    "the reference takes your tensors in plain storage only",
+                    {},
+                    "check the program on random inputs, with --lengths"};
+}
+
 int check(const Graph& graph, const Call& call, const conformance::Observed& observed) {
-  const auto expectation = conformance::expect(graph, call.inputs);
+  const auto expectation = expected(graph, call);
   if (!expectation) return fail(expectation.errors());
   const auto judgement = conformance::judge(graph, *expectation, observed.values);
   fmt::print("{}: largest error of o {:.3g}, of lse {:.3g}; {:.2f} of what {} rounding allows\n",
@@ -67,12 +100,22 @@ int check(const Graph& graph, const Call& call, const conformance::Observed& obs
   return kFailed;
 }
 
+// Sequences whose lengths only the device knows are told by the shapes of what holds them.
+std::string sizes_text(const Graph& graph, const Call& call) {
+  if (graph.info().storage.is_plain())
+    return fmt::format("b={} sq={} skv={}", call.sizes.batch, call.sizes.sq, call.sizes.skv);
+  std::string text = fmt::format("b={}", call.sizes.batch);
+  for (const char* name : {"q", "k", "v"})
+    text += fmt::format(" {}=[{}]", name, fmt::join(call.inputs.tensors.at(name).layout.shape, ","));
+  return text;
+}
+
 int run(Options options) {
   const auto spec = load_spec(options.spec);
   if (!spec) return kFailed;
-  if (options.inputs.empty() == options.shape.empty())
+  if (!options.inputs.empty() + !options.shape.empty() + !options.lengths.empty() != 1)
     return fail({{"run.inputs",
-                  "give either --inputs or --shape",
+                  "give one of --inputs, --shape and --lengths",
                   {},
                   "--shape b=1,sq=128,skv=128 makes random inputs"}});
   const auto call =
@@ -94,8 +137,8 @@ int run(Options options) {
   auto observed = executor.read(*prepared);
   if (!observed) return fail(observed.errors());
   ATTNFUSE_CHECK(observed->damage.empty(), observed->damage);
-  fmt::print("{} on {} ({}): b={} sq={} skv={}\n", spec->graph.info().name, executor.device().name(),
-             executor.target().name, call->sizes.batch, call->sizes.sq, call->sizes.skv);
+  fmt::print("{} on {} ({}): {}\n", spec->graph.info().name, executor.device().name(), executor.target().name,
+             sizes_text(spec->graph, *call));
 
   const int result = options.check ? check(spec->graph, *call, *observed) : kDone;
   if (!options.outputs.empty())
@@ -115,9 +158,11 @@ Command run_command() {
                   {"--target", &options->target, "TARGET; the best device present when left out"},
                   {"--shape", &options->shape,
                    "Random inputs of this shape, for example b=2,sq=1024,skv=1024"},
+                  {"--lengths", &options->lengths,
+                   "Random inputs of sequences of these lengths, queries/keys, for example 17/65,1/130"},
                   {"--seed", &options->seed, "Seed of the random inputs"},
                   {"--inputs", &options->inputs,
-                   "Safetensors file with q, k, v and captured tensors by name"},
+                   "Safetensors file with q, k, v, captured tensors and those of the storage form by name"},
                   {"--outputs", &options->outputs, "Safetensors file to write o, lse and other outputs to"},
                   rotation_option(options->rotation, Sizing::known),
                   {"--check", &options->check, "Compare with the double-precision reference"},

@@ -143,7 +143,7 @@ attnfuse_status attnfuse_tensor_at(const attnfuse_program* program, size_t index
     if (index >= tensors.size())
       return bad_argument(
           fmt::format("attnfuse_tensor_at: there is no tensor {}, but {}", index, tensors.size()));
-    const DeclaredTensor& tensor = tensors[index];
+    const CallTensor& tensor = tensors[index];
     attnfuse_tensor_info found{};
     found.name = program->executable->tensor_names()[index].c_str();
     found.dtype = attnfuse_dtype(std::ranges::find(kDTypes, tensor.dtype) - kDTypes);
