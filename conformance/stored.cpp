@@ -104,7 +104,7 @@ class Storer {
   }
 
   void to_pages() {
-    constexpr std::int64_t kUnused = 2;  // pages, and columns of the table
+    constexpr std::int64_t kUnused = 2, kUnusedColumns = 1;  // pages; of the table
     std::int64_t count = kUnused, widest = 0;
     for (std::int64_t b = 0; b < case_.batch; ++b) {
       count += pages_of(b);
@@ -117,7 +117,8 @@ class Storer {
       for (std::size_t n = order.size(); n > 1; --n)
         std::swap(order[n - 1], order[std::size_t(random.below(std::int64_t(n)))]);
     }
-    HostTensor table = poisoned_tensor(TensorLayout::contiguous(DType::i32, {case_.batch, widest + kUnused}));
+    HostTensor table =
+        poisoned_tensor(TensorLayout::contiguous(DType::i32, {case_.batch, widest + kUnusedColumns}));
     std::size_t next = 0;
     for (std::int64_t b = 0; b < case_.batch; ++b)
       for (std::int64_t n = 0; n < pages_of(b); ++n) {
