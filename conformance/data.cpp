@@ -301,7 +301,8 @@ Inputs make_inputs(const Graph& graph, const Case& c) {
     const Placement placement = place(layout, tensor.name, tensor.dtype, shape);
     const bool is_far = layout == Layout::far && placement.layout.span_elements() > kMostHostElements;
     if (is_far) inputs.far[tensor.name] = placement.layout;
-    HostTensor host = poisoned_tensor(is_far ? TensorLayout::contiguous(tensor.dtype, shape) : placement.layout);
+    HostTensor host =
+        poisoned_tensor(is_far ? TensorLayout::contiguous(tensor.dtype, shape) : placement.layout);
     Random random(hash_of(tensor.name.c_str(), c.seed));
     if (tensor.role == TensorRole::captured)
       fill_captured(host, random, tensor.name, sizes.skv);
