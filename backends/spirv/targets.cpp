@@ -105,8 +105,8 @@ std::vector<Target> targets_of(const vulkan::DeviceFacts& facts) {
   std::vector<Target> result;
   for (Target& target : targets()) {
     if (!runs(facts, target)) continue;
-    // Mesa's driver for CPUs leaves all loops of an invocation after 65,535 iterations together, without a word:
-    // found to be 48,800 elements and more.
+    // Mesa's driver for CPUs leaves all loops of an invocation after 65,535 iterations together, without a
+    // word: found to be 48,800 elements and more.
     if (facts.is_cpu) target.most_key_elements = 45000;
     result.push_back(std::move(target));
   }
