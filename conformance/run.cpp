@@ -294,7 +294,8 @@ Outcome run_case(Executor& executor, const Case& c) {
 }
 
 bool is_refusal(const Diagnostics& diagnostics) {
-  constexpr std::string_view kRefusals[] = {"schedule.does-not-fit", "target.", "toolkit.missing"};
+  constexpr std::string_view kRefusals[] = {"schedule.does-not-fit", "target.", "toolkit.missing",
+                                            "launch.too-long"};
   return std::ranges::any_of(diagnostics, [&](const Diagnostic& diagnostic) {
     return std::ranges::any_of(kRefusals,
                                [&](std::string_view prefix) { return diagnostic.code.starts_with(prefix); });

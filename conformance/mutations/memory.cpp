@@ -71,21 +71,15 @@ TextEdit offsets_of_32_bits(const TileProgram& program) {
   return {"af_i64(g) * args.k_stride_h;", "af_i64(g * int(args.k_stride_h));"};
 }
 
-TextEdit slot_read_too_early(const TileProgram& program) {
-  // Where taking the slot is a barrier and nothing else.
-  const auto key = std::ranges::find(program.channels, "k", &Channel::name);
-  if (key == program.channels.end() || key->kind != CopyKind::direct || has_roles(program)) return {};
-  return {"    // take k\n    af_barrier_workgroup();\n", "    // take k\n"};
-}
-
 bool key_strides_of_values(TileProgram& program) {
+  if (program.rows) return false;
   bool changed = false;
   for (ParamField& field : program.params) {
     if (field.kind != ParamField::Kind::stride || (field.tensor != "k" && field.tensor != "v")) continue;
     field.name = (field.tensor == "k" ? "v" : "k") + field.name.substr(1);
     changed = true;
   }
-  return changed && !program.rows;
+  return changed;
 }
 
 bool captured_strides_swapped(TileProgram& program) {
@@ -174,32 +168,6 @@ bool barrier_missing_after_scrub(TileProgram& program) {
 
 bool barrier_missing_before_restore(TileProgram& program) { return erase_barrier_ahead_of<Restore>(program); }
 
-// The next keys are put while the product reads the slot.
-bool slot_refilled_too_early(TileProgram& program) {
-  bool changed = false;
-  edit_statements(program.body, [&](Statement&& statement, Body& out) {
-    if (auto* loop = std::get_if<TileLoop>(&statement.kind)) {
-      Body& body = loop->body;
-      const auto product =
-          std::ranges::find_if(body, [](const Statement& s) { return std::holds_alternative<Mma>(s.kind); });
-      const auto refill = std::find_if(product, body.end(), [&](const Statement& s) {
-        const auto* condition = std::get_if<If>(&s.kind);
-        return condition != nullptr && condition->body.size() == 1 &&
-               is_put_of(program, condition->body[0], "k");
-      });
-      // A staged copy writes the slot where it is taken.
-      if (refill != body.end() &&
-          program.channel(std::get<Put>(std::get<If>(refill->kind).body[0].kind).channel).kind ==
-              CopyKind::direct) {
-        std::rotate(product, refill, refill + 1);
-        changed = true;
-      }
-    }
-    out.push_back(std::move(statement));
-  });
-  return changed;
-}
-
 constexpr Mutation kMutations[] = {
     {.name = "heads-interleaved",
      .broken = "kv head = h % kv_heads",
@@ -281,18 +249,6 @@ constexpr Mutation kMutations[] = {
      .family = "poison",
      .among = "poison_seen",
      .program = barrier_missing_before_restore,
-     .schedules = Schedules::portable,
-     .devices = Devices::watched},
-    {.name = "slot-read-too-early",
-     .broken = "the product does not wait for its keys",
-     .family = "repeat",
-     .text = slot_read_too_early,
-     .schedules = Schedules::portable,
-     .devices = Devices::watched},
-    {.name = "slot-refilled-too-early",
-     .broken = "the next keys come while the product reads the ones before",
-     .family = "repeat",
-     .program = slot_refilled_too_early,
      .schedules = Schedules::portable,
      .devices = Devices::watched},
 };

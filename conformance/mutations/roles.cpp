@@ -20,9 +20,13 @@ bool is_acquire(const TileProgram& program, const Statement& statement, std::str
 
 // ---- the mutations ------------------------------------------------------------------------------
 
-bool slot_not_awaited(TileProgram& program) {
-  return erase_statements(program.body,
-                          [&](const Statement& s) { return is_acquire(program, s, "k", "free"); });
+// The statement also declares the slot, so that it must stay.
+TextEdit slot_not_awaited(const TileProgram& program) {
+  for (const Statement& statement : program.body)
+    if (const auto* roles = std::get_if<Roles>(&statement.kind))
+      if (std::ranges::find(roles->roles, "keys", &Role::name) != roles->roles.end())
+        return {"af_wait(k_free + k_slot, k_phase ^ 1);", ""};
+  return {};
 }
 
 bool keys_not_awaited(TileProgram& program) {
@@ -39,16 +43,16 @@ bool product_not_awaited(TileProgram& program) {
 
 bool slot_given_back_too_early(TileProgram& program) {
   bool changed = false;
-  const auto is_wait = [&](const Statement& s) {
-    const auto* wait = std::get_if<MmaWait>(&s.kind);
-    return wait != nullptr && wait->ready.valid() && program.tile(wait->ready).name == "s";
-  };
   const auto hasten = [&](Body& body) {
-    for (std::size_t n = 0; n + 1 < body.size(); ++n)
-      if (is_wait(body[n]) && std::holds_alternative<Signal>(body[n + 1].kind)) {
-        std::swap(body[n], body[n + 1]);
-        changed = true;
-      }
+    const auto taken =
+        std::ranges::find_if(body, [&](const Statement& s) { return is_acquire(program, s, "k", "filled"); });
+    const auto given = std::find_if(taken, body.end(), [&](const Statement& s) {
+      const auto* signal = std::get_if<Signal>(&s.kind);
+      return signal != nullptr && program.channel(signal->channel).name == "k";
+    });
+    if (given == body.end()) return;
+    std::rotate(taken + 1, given, given + 1);
+    changed = true;
   };
   edit_statements(program.body, [&](Statement&& statement, Body& out) {
     if (auto* loop = std::get_if<While>(&statement.kind)) hasten(loop->body);
@@ -66,7 +70,7 @@ constexpr Mutation kMutations[] = {
     {.name = "slot-not-awaited",
      .broken = "keys are copied into a slot that is still read",
      .family = "repeat",
-     .program = slot_not_awaited,
+     .text = slot_not_awaited,
      .schedules = Schedules::roles,
      .devices = Devices::watched},
     {.name = "keys-not-awaited",
@@ -82,8 +86,8 @@ constexpr Mutation kMutations[] = {
      .schedules = Schedules::roles,
      .devices = Devices::watched},
     {.name = "slot-given-back-too-early",
-     .broken = "a slot is free again while the product reads it",
-     .family = "repeat",
+     .broken = "a slot is free again before the product reads it",
+     .family = "shares",
      .program = slot_given_back_too_early,
      .schedules = Schedules::roles,
      .devices = Devices::watched},
