@@ -18,7 +18,7 @@ Status check_backend(const std::string& path, const Backend& backend) {
   const std::string name = backend.name();
   const auto wrong = [&](const std::string& what) {
     return problem("plugin.backend", fmt::format("'{}': {}", path, what),
-                   "name the backend \"mine\" and its targets \"mine:arch\"");
+                   R"(name the backend "mine" and its targets "mine:arch")");
   };
   if (name.empty() || name.find(':') != std::string::npos)
     return wrong(fmt::format("'{}' is no name of a backend", name));

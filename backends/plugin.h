@@ -44,7 +44,7 @@ inline constexpr const char* kPluginFunction = "attnfuse_plugin";
 
 #define ATTNFUSE_PLUGIN(backend_function)                                                              \
   extern "C" __attribute__((visibility("default"))) const ::attnfuse::PluginEntry* attnfuse_plugin() { \
-    static constexpr ::attnfuse::PluginEntry entry{.backend = backend_function};                       \
+    static constexpr ::attnfuse::PluginEntry entry{.backend = (backend_function)};                     \
     return &entry;                                                                                     \
   }
 
