@@ -147,7 +147,7 @@ std::string heat_map(const ErrorMap& map) {
       width, height);
   for (std::int64_t row = 0; row < map.height; ++row)
     for (std::int64_t column = 0; column < map.width; ++column)
-      text += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>", column * side,
+      text += fmt::format(R"(<rect x="{}" y="{}" width="{}" height="{}" fill="{}"/>)", column * side,
                           row * side, side, side, colour(map.worst[std::size_t(row * map.width + column)]));
   return text + fmt::format("\n</svg><figcaption>{} ({} x {})</figcaption></figure>\n", escaped(map.title),
                             map.rows, map.columns);

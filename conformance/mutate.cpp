@@ -170,9 +170,8 @@ std::string to_string(const MutationSummary& summary) {
 std::string to_string(const MutationOutcome& outcome) {
   constexpr std::string_view kStates[] = {"caught", "MISSED", "INVALID", "-"};
   const Mutation& mutation = *outcome.mutation;
-  const std::string line =
-      fmt::format("{:<8} {:<32} {:<12} {:>5.1f} s  {}", kStates[std::size_t(outcome.state)], mutation.name,
-                  mutation.family, outcome.seconds, mutation.broken);
+  std::string line = fmt::format("{:<8} {:<32} {:<12} {:>5.1f} s  {}", kStates[std::size_t(outcome.state)],
+                                 mutation.name, mutation.family, outcome.seconds, mutation.broken);
   switch (outcome.state) {
     case State::caught:
     case State::not_here:
