@@ -194,11 +194,7 @@ TensorInfo data_bounds_tensor(const Graph& graph, const std::string& name) {
   return table;
 }
 
-std::string data_bounds_name(const Graph& graph) {
-  std::string name = "key_bounds";
-  while (graph.find_tensor(name).valid()) name += "_";
-  return name;
-}
+std::string data_bounds_name(const Graph& graph) { return unused_name(graph, "key_bounds"); }
 
 Result<TileProgram> compile_data_bounds(const Graph& graph, const Target& target, const Schedule& attention) {
   const Result<Graph> optimized = run_graph_passes(graph);

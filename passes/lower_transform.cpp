@@ -92,9 +92,7 @@ class TransformLowering {
 }  // namespace
 
 std::string transform_output(const Graph& graph, TensorRole role) {
-  std::string output = graph.tensor(tensor_of(graph, role)).name + "_transformed";
-  while (graph.find_tensor(output).valid()) output += "_";
-  return output;
+  return unused_name(graph, graph.tensor(tensor_of(graph, role)).name + "_transformed");
 }
 
 Rows transform_rows(const ProgramInfo& info, TensorRole role) {

@@ -36,6 +36,11 @@ void add_captured_fields(TileProgram& program, const std::vector<NodeId>& roots)
     if (graph.tensor(id).role == TensorRole::captured) add_captured_fields(program, graph.tensor(id));
 }
 
+std::string unused_name(const Graph& graph, std::string name) {
+  while (graph.find_tensor(name).valid()) name += "_";
+  return name;
+}
+
 void add_size_fields(TileProgram& program) {
   for (Size size : {Size::batch, Size::sq, Size::skv})
     add_field(program, {ParamField::Kind::size, std::string(name(size)), "", 0, size});

@@ -17,5 +17,8 @@ void add_captured_fields(TileProgram& program, const TensorInfo& tensor);
 void add_captured_fields(TileProgram& program, const std::vector<NodeId>& roots);
 // batch, sq and skv, and total_q of ragged programs; the block ends here or at a tensor map.
 void add_size_fields(TileProgram& program);
+// For a tensor that kernels hand on to each other: `name`, or what it takes for no tensor of the graph to
+// have it.
+std::string unused_name(const Graph& graph, std::string name);
 
 }  // namespace attnfuse

@@ -17,10 +17,10 @@ int group_rows(const Target& target);
 ForwardTiles plan_pipelined_tiles(const ProgramInfo& info, const Target& target, const Schedule& schedule);
 // Slots, barriers and the ring of work items included; the registers are the consumers'.
 Footprint pipelined_footprint(const ProgramInfo& info, const Target& target, const Schedule& schedule);
-// What keeps an optimized program from the schedule with roles of a target that has it; empty: nothing.
 // Whether the copy engine brings tiles of so many keys: from pages, whole pages or parts of one, in units
 // that the swizzle pattern repeats after.
 bool takes_pages(const Storage& storage, int block_k);
+// What keeps an optimized program from the schedule with roles of a target that has it; empty: nothing.
 std::string pipeline_refusal(const Graph& graph, const Target& target);
 
 }  // namespace attnfuse

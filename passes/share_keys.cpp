@@ -11,11 +11,6 @@ namespace {
 
 constexpr int kThreads = 128;
 
-std::string unused_name(const Graph& graph, std::string name) {
-  while (graph.find_tensor(name).valid()) name += "_";
-  return name;
-}
-
 }  // namespace
 
 bool can_share_keys(const Graph& graph) {
@@ -26,14 +21,18 @@ bool can_share_keys(const Graph& graph) {
          graph.operand(graph.output("o"), 0) == find<Attend>(graph) && !graph.output("max_logit").valid();
 }
 
+std::int64_t most_keys(const ProgramInfo& info, const Target& target) {
+  return target.most_key_elements / std::max(info.head_dim, info.v_head_dim);
+}
+
 int key_shares(const ProgramInfo& info, const Target& target, std::int64_t batch, std::int64_t rows,
                std::int64_t skv) {
   constexpr std::int64_t kTileRows = 64, kLeastKeys = 512;
   const std::int64_t tiles =
       std::max<std::int64_t>(1, batch * info.heads * ((rows + kTileRows - 1) / kTileRows));
   const std::int64_t busy = std::min(target.compute_units / tiles, skv / kLeastKeys);
-  const std::int64_t most = target.most_key_elements / std::max(info.head_dim, info.v_head_dim);
-  const std::int64_t allowed = target.most_key_elements > 0 ? (skv + most - 1) / most : 1;
+  const std::int64_t most = most_keys(info, target);
+  const std::int64_t allowed = most > 0 ? (skv + most - 1) / most : 1;
   return int(std::max<std::int64_t>({1, busy, allowed}));
 }
 

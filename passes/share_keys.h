@@ -11,6 +11,9 @@ namespace attnfuse {
 // storage, whose batch entries outputs of shares are numbered by.
 bool can_share_keys(const Graph& graph);
 
+// The keys that one workgroup can take on this target, see Target::most_key_elements; 0: any number.
+std::int64_t most_keys(const ProgramInfo& info, const Target& target);
+
 // The shares for a call of `rows` query rows a head: as many as keep all units busy, and none of few keys.
 int key_shares(const ProgramInfo& info, const Target& target, std::int64_t batch, std::int64_t rows,
                std::int64_t skv);

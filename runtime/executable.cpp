@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "passes/share_keys.h"
 #include "runtime/call_sizes.h"
 #include "runtime/compile.h"
 #include "runtime/plan_rotation.h"
@@ -38,12 +39,12 @@ std::optional<Diagnostic> check_address(const std::string& name, const BoundTens
 
 // More keys than the device's driver takes.
 std::optional<Diagnostic> check_length(const ProgramInfo& info, const Target& target, const Sizes& sizes) {
-  const std::int64_t dim = std::max(info.head_dim, info.v_head_dim), most = target.most_key_elements / dim;
-  if (target.most_key_elements == 0 || sizes.skv <= most * sizes.shares) return {};
+  const std::int64_t most = most_keys(info, target);
+  if (most == 0 || sizes.skv <= most * sizes.shares) return {};
   return Diagnostic{
       "launch.too-long",
       fmt::format("{} keys of head_dim {}; the driver of this device ends loops early, at most {} are safe",
-                  sizes.skv, dim, most),
+                  sizes.skv, std::max(info.head_dim, info.v_head_dim), most),
       {},
       "use a shorter call or another device"};
 }
