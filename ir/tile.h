@@ -350,11 +350,21 @@ struct BulkStore {
 struct BulkDrain {};
 
 struct Statement {
-  std::variant<Let, Assign, Put, Take, Acquire, Signal, Advance, Fill, Move, Mma, MmaWait, Map, PairColumns,
-               RowReduce, LaneReduce, ScaleRows, Barrier, Scrub, Store, BulkStore, BulkDrain, Restore,
-               MapRows, MergeShares, Fold, StoreScalars, Chain, If, While, TileLoop, Roles, WorkItems, Doubt,
-               Turn, MapSlot>
-      kind;
+  using Kind = std::variant<Let, Assign, Put, Take, Acquire, Signal, Advance, Fill, Move, Mma, MmaWait, Map,
+                            PairColumns, RowReduce, LaneReduce, ScaleRows, Barrier, Scrub, Store, BulkStore,
+                            BulkDrain, Restore, MapRows, MergeShares, Fold, StoreScalars, Chain, If, While,
+                            TileLoop, Roles, WorkItems, Doubt, Turn, MapSlot>;
+  Kind kind;
+
+  // Compiled once, in tile_statement.cpp: copies and destruction of so many alternatives are the larger part of
+  // compiling a pass.
+  template <class Alternative>
+  Statement(Alternative alternative);  // NOLINT(google-explicit-constructor): a Let is a statement
+  Statement(const Statement& other);
+  Statement(Statement&& other) noexcept;
+  Statement& operator=(const Statement& other);
+  Statement& operator=(Statement&& other) noexcept;
+  ~Statement();
 };
 
 // One field of the argument block that every backend's kernel receives (same bytes everywhere).

@@ -43,7 +43,7 @@ class ForwardLowering {
   ChannelId add_channel(const std::string& name, TileId tile, TensorId source, NodeId value);
 
   // ---- statements ----
-  void add(Body& body, decltype(Statement::kind) statement) { body.push_back({std::move(statement)}); }
+  void add(Body& body, Statement statement) { body.push_back(std::move(statement)); }
   // q_end, key_end, tile_begin, tile_end of the query tile.
   void add_bounds(Body& body);
   // What does not change along the keys.

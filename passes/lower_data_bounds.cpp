@@ -79,7 +79,7 @@ class BoundsLowering {
   static constexpr int kRegisters = 64;
 
   Graph& g() { return program_.expressions; }
-  void add(decltype(Statement::kind) statement) { program_.body.push_back({std::move(statement)}); }
+  void add(Statement statement) { program_.body.push_back(std::move(statement)); }
   NodeId i32(double value) { return g().constant(value, ValueType::i32); }
   NodeId scalar(const std::string& name) { return g().variable(name, ValueType::i32); }
   NodeId size(Size size) { return g().add(SizeOf{size}); }

@@ -66,7 +66,7 @@ class TransformLowering {
   }
 
  private:
-  void add(decltype(Statement::kind) statement) { program_.body.push_back({std::move(statement)}); }
+  void add(Statement statement) { program_.body.push_back(std::move(statement)); }
 
   void add_params() {
     const Graph& graph = program_.expressions;
