@@ -11,6 +11,7 @@ namespace {
 
 constexpr Family kFamilies[] = {
     {"examples", "the example programs, at reduced sizes", "", example_cases},
+    {"gym", "masks and scores of PyTorch's attention-gym, in .attn text", "", gym_cases},
     {"blocks", "every block alone, in every dtype", "", block_cases},
     {"pairs", "any two blocks compose", "", pair_cases},
     {"rope", "both pairings, partial, scaled, any position", "ROPE", rope_cases},

@@ -93,10 +93,25 @@ std::vector<Case> example_cases(CaseSet set) {
   const Shape quick[] = {{1, 67, 67}, {2, 1, 80}};
   const Shape full[] = {{1, 257, 257}, {2, 1, 1000}, {2, 100, 300}, {1, 1024, 1024}};
   for (const Example& example : examples()) {
+    if (example.is_gym()) continue;
     const std::string text = reduced(std::string(example.text));
     for (const Shape& shape : quick) cases.push_back(make_case(text, shape));
     if (set == CaseSet::full)
       for (const Shape& shape : full) cases.push_back(make_case(text, shape));
+  }
+  return cases;
+}
+
+// Each in the dtype of its file at one size, in f32 at another; the masks' own sizes are between.
+std::vector<Case> gym_cases(CaseSet set) {
+  std::vector<Case> cases;
+  for (const Example& example : examples()) {
+    if (!example.is_gym()) continue;
+    const std::string text = one_line(example.text);
+    cases.push_back(make_case(text, {1, 150, 150}));
+    if (set == CaseSet::quick) continue;
+    cases.push_back(make_case(std::regex_replace(text, std::regex("dtype f16"), "dtype f32"), {2, 75, 139}));
+    cases.push_back(make_case(text, {1, 600, 600}));
   }
   return cases;
 }

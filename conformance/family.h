@@ -35,6 +35,7 @@ inline constexpr const char* kRope = "query rope(theta = 10000) key rope(theta =
 
 // cases_blocks.cpp
 std::vector<Case> example_cases(CaseSet set);
+std::vector<Case> gym_cases(CaseSet set);
 std::vector<Case> block_cases(CaseSet set);
 std::vector<Case> pair_cases(CaseSet set);
 std::vector<Case> rope_cases(CaseSet set);

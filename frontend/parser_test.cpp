@@ -17,7 +17,8 @@ namespace {
 
 std::vector<std::string> examples() {
   std::vector<std::string> texts;
-  for (const auto& entry : std::filesystem::directory_iterator(ATTNFUSE_SOURCE_DIR "/frontend/examples")) {
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(ATTNFUSE_SOURCE_DIR "/frontend/examples")) {
     if (entry.path().extension() != ".attn") continue;
     std::ifstream file(entry.path(), std::ios::binary);
     std::stringstream text;

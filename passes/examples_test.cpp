@@ -95,7 +95,8 @@ std::vector<StageRoot> stages(const Graph& graph) {
 
 std::vector<std::string> example_files() {
   std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(ATTNFUSE_SOURCE_DIR "/frontend/examples"))
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(ATTNFUSE_SOURCE_DIR "/frontend/examples"))
     if (entry.path().extension() == ".attn") files.push_back(entry.path().string());
   return files;
 }

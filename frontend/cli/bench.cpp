@@ -32,7 +32,8 @@ int bench(Options options) {
   if (!opened) return fail(opened.errors());
   auto executor = std::move(opened).value();
   if (options.specs.empty())
-    for (const auto& example : conformance::examples()) options.specs.emplace_back(example.name);
+    for (const auto& example : conformance::examples())
+      if (!example.is_gym()) options.specs.emplace_back(example.name);
 
   fmt::print("{}, {}, b={} sq={} skv={}, {} launches\n", executor.device().name(), executor.target().name,
              sizes->batch, sizes->sq, sizes->skv, options.launches);
@@ -64,7 +65,7 @@ Command bench_command() {
   return {
       .name = "bench",
       .about = "Device time of our kernels",
-      .options = {{"spec", &options->specs, "SPECs; all examples when left out"},
+      .options = {{"spec", &options->specs, "SPECs; the examples of models when left out"},
                   {"--target", &options->target, "TARGET; the best device present when left out"},
                   {"--shape", &options->shape, "For example b=1,sq=4096,skv=4096"},
                   {.name = "--launches",
