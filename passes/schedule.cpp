@@ -76,6 +76,14 @@ void add_transform_threads(Schedule& schedule, const ProgramInfo& info, const Pi
   schedule.transform_registers = transform;
 }
 
+// A slot is loaded, transformed, read, filled with outputs and stored before its next queries come; with a
+// transform, which takes as long as the products with a few keys, two slots are not enough to hide that.
+void add_query_slot(Schedule& schedule, const ProgramInfo& info, const Target& target) {
+  Schedule more = schedule;
+  ++more.query_slots;
+  if (fits(pipelined_footprint(info, target, more), target)) schedule = more;
+}
+
 // The schedule with roles, for every row that takes the program and fits.
 std::vector<Schedule> pipelined(const Graph& graph, const Target& target, int vector_bytes, std::int64_t sq) {
   const ProgramInfo& info = graph.info();
@@ -102,6 +110,7 @@ std::vector<Schedule> pipelined(const Graph& graph, const Target& target, int ve
     schedule.consumer_registers = row.consumer_registers;
     schedule.producer_registers = row.producer_registers;
     if (transforms_only_query(graph)) add_transform_threads(schedule, info, *target.pipeline);
+    if (schedule.transform_registers > 0) add_query_slot(schedule, info, target);
     schedule.take_turns = row.take_turns && row.groups > 1 && !works_hard_on_scores(graph);
     schedule.exponentials_first = is_masked(graph) ? row.exponentials_masked : row.exponentials_plain;
     schedule.trims = row.trims;
