@@ -70,7 +70,9 @@ Result<Prepared> Executor::prepare(const Graph& graph, const std::string& progra
   const auto plan = call.executable->plan_for(call.bound);
   if (!plan) return plan.errors();
   call.plan = *plan;
-  const auto bytes = call.executable->workspace_bytes(sizes);
+  const auto known = call.executable->supports(call.bound);  // sizes as a call's tensors tell them
+  if (!known) return known.errors();
+  const auto bytes = call.executable->workspace_bytes(*known);
   if (!bytes) return bytes.errors();
   if (*bytes > 0) {
     auto workspace = device().allocate(*bytes);

@@ -17,7 +17,7 @@ bool can_share_keys(const Graph& graph) {
   const NodeKind& normalize = graph.node(find<Normalize>(graph)).kind;
   const NormalizeKind kind = std::get<Normalize>(normalize).kind;
   const bool is_softmax = kind == NormalizeKind::softmax || kind == NormalizeKind::softmax_sink;
-  return is_softmax && graph.info().storage.is_plain() &&
+  return is_softmax && !graph.info().storage.ragged &&
          graph.operand(graph.output("o"), 0) == find<Attend>(graph) && !graph.output("max_logit").valid();
 }
 
@@ -42,7 +42,8 @@ std::vector<SharedOutput> shared_outputs(const Graph& graph) {
 
 Result<TileProgram> compile_merge(const Graph& graph, const Target& target, int vector_bytes) {
   TileProgram program;
-  const ProgramInfo& info = graph.info();
+  ProgramInfo info = graph.info();
+  info.storage = {};  // of what it reads and writes
   program.name = "merge_" + info.name;
   program.about = "outputs of shares of the keys, merged";
   program.info = info;

@@ -7,8 +7,8 @@
 
 namespace attnfuse {
 
-// Whether outputs of shares can be merged: a softmax, and nothing after the second product. In plain
-// storage, whose batch entries outputs of shares are numbered by.
+// Whether outputs of shares can be merged: a softmax, and nothing after the second product. Not of ragged
+// queries: outputs of shares are numbered by batch entries.
 bool can_share_keys(const Graph& graph);
 
 // The keys that one workgroup can take on this target, see Target::most_key_elements; 0: any number.

@@ -51,6 +51,8 @@ TEST_CASE("what comes after the second product, or is no softmax, is not merged"
   CHECK(can_share_keys(parsed("mask causal")));
   CHECK(can_share_keys(parsed("param s : f32[heads] mask window(9) normalize softmax(sink = s)")));
   CHECK(can_share_keys(parsed("param seed : i32 weights dropout(0.5, seed)")));
+  CHECK(can_share_keys(parsed("storage paged(page_size = 16)")));
+  CHECK_FALSE(can_share_keys(parsed("storage ragged, paged(page_size = 16)")));
   CHECK_FALSE(can_share_keys(parsed("output scale(2)")));
   CHECK_FALSE(can_share_keys(parsed("output max_logit")));
   CHECK_FALSE(can_share_keys(parsed("normalize sigmoid")));
