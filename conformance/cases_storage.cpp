@@ -94,6 +94,16 @@ std::vector<Case> ragged_cases(CaseSet set) {
   cases.push_back(stored_case(
       text({.heads = 2, .kv_heads = 2, .head_dim = 32, .v_head_dim = 24, .dtype = DType::f32}, "mask causal"),
       kUneven));
+  // Transformed ahead of attention, sequence by sequence.
+  for (Rotation rotation : {Rotation::query, Rotation::key, Rotation::both}) {
+    for (const AllLengths& lengths : {kUneven, kEmptyEnds, kLong}) {
+      c = stored_case(
+          text(kDims, "query norm query rope(theta = 10000) key norm key rope(theta = 10000) mask causal"),
+          lengths, kLayouts[std::size_t(rotation) % 5]);
+      c.rotation = rotation;
+      cases.push_back(c);
+    }
+  }
   // The last rows of a sequence, alone.
   c = stored_case(text(kDims, std::string(kRope) + "mask causal"), kPrefill);
   c.check = Check::chunk;
@@ -139,7 +149,14 @@ std::vector<Case> paged_cases(CaseSet set) {
             cases.push_back(stored_case(text(dims, page_size, mask), lengths, layout));
           }
   }
-  Case c = stored_case(text(kDims, 16, "mask causal"), kPrefill);
+  // Queries alone are transformed ahead of attention.
+  Case c = stored_case(text(kDims, 16, std::string(kRope) + "mask causal"), kUneven);
+  c.rotation = Rotation::query;
+  cases.push_back(c);
+  c.program = program("stored", kDims, "storage paged(page_size = 16) query rope(theta = 10000) mask causal");
+  set_lengths(c, with_queries(kUneven, 19));
+  cases.push_back(c);
+  c = stored_case(text(kDims, 16, "mask causal"), kPrefill);
   c.pages = Pages::shared;
   cases.push_back(c);
   c = stored_case(text(kDims, 32, std::string(kRope) + "mask causal"), kPrefill);

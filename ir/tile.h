@@ -373,7 +373,7 @@ struct ParamField {
     pointer,  // u64 device address of `tensor`
     stride,   // i64, elements, of dimension `dim` of `tensor` as it lies in memory (never the last one of q,
               // k, v, o, lse)
-    size,     // i32 run-time size: batch, sq, skv, total_q
+    size,     // i32 run-time size: batch, sq, skv, total_q, total_k
     tensor_map,  // 128 bytes, 64-byte aligned: `tensor` as the copy engine sees it (Device::encode): d, s, h
                  // and b, or the page
     counter,     // u64 device address of two u32 that are zero before and after every launch
@@ -454,12 +454,15 @@ struct TileProgram {
   int threads() const { return schedule.warps * target.warp_size; }
   // Workgroups side by side for one batch entry and tile of rows.
   int head_groups() const;
+  // Whether workgroups take rows of keys, not of queries.
+  bool has_key_rows() const { return rows && rows->size == Size::skv; }
 };
 
 // Workgroups are numbered block = (b * heads + h) * q_tiles + t, longest tiles first (t counts down);
 // q_tiles = ceil(sq / block_q). With `rows`, h counts groups of heads and t tiles of rows, upwards. Ragged:
 // block = h * q_tiles + t, where sequence b has the tiles from cu_seqlens_q[b] / block_q + b on, of q_tiles =
-// total_q / block_q + batch, which is enough for any division into sequences. A launch
+// total_q / block_q + batch, which is enough for any division into sequences; for rows of keys the same with
+// theirs. A launch
 // uses grid (min(n, max_grid_x), ceil(n / max_grid_x), 1) and the kernel returns when block >= n. A program
 // with roles is launched with min(n, compute_units) workgroups.
 

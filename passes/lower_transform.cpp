@@ -6,8 +6,10 @@
 #include <algorithm>
 
 #include "ir/algorithm.h"
+#include "ir/storage.h"
 #include "passes/columns.h"
 #include "passes/parameters.h"
+#include "passes/sequence.h"
 #include "passes/transform.h"
 
 namespace attnfuse {
@@ -34,6 +36,7 @@ class TransformLowering {
     program_.rows = transform_rows(graph.info(), role);
     output_ = transform_output(graph, role);
     program_.outputs = {{output_, graph.info().dtype, true}};
+    add_sequences(program_);
     add_params();
   }
 
@@ -43,7 +46,7 @@ class TransformLowering {
     const Size size = program_.rows->size;
     const NodeId limit = graph.add(SizeOf{size});
     NodeId first = graph.variable("row_begin", ValueType::i32);
-    if (rows == TransformRows::newest && size == Size::skv) {
+    if (rows == TransformRows::newest && size == Size::skv && program_.info.storage.is_plain()) {
       program_.rows->size = Size::sq;  // as many rows as there are queries
       program_.name += "_newest";
       const NodeId old = graph.apply(ScalarOp::isub, {limit, graph.add(SizeOf{Size::sq})});
@@ -70,9 +73,13 @@ class TransformLowering {
 
   void add_params() {
     const Graph& graph = program_.expressions;
-    add_tensor_fields(program_, graph.tensor(tensor_of(graph, role_)).name, {"b", "h", "s"});
-    add_tensor_fields(program_, output_, {"b", "h", "s"});
+    const Storage& storage = program_.info.storage;
+    const std::vector<std::string> strides =
+        row_map(storage, is_query(role_) ? RowSide::query : RowSide::key).strides();
+    add_tensor_fields(program_, graph.tensor(tensor_of(graph, role_)).name, strides);
+    add_tensor_fields(program_, output_, strides);
     add_captured_fields(program_, {transform_of(graph, role_)});
+    for (const TensorInfo& tensor : storage_tensors(storage)) add_captured_fields(program_, tensor);
     add_size_fields(program_);
   }
 

@@ -44,8 +44,10 @@ std::string unused_name(const Graph& graph, std::string name) {
 void add_size_fields(TileProgram& program) {
   for (Size size : {Size::batch, Size::sq, Size::skv})
     add_field(program, {ParamField::Kind::size, std::string(name(size)), "", 0, size});
-  if (program.info.storage.ragged)
-    add_field(program, {ParamField::Kind::size, std::string(name(Size::total_q)), "", 0, Size::total_q});
+  if (program.info.storage.ragged) {
+    const Size total = program.has_key_rows() ? Size::total_k : Size::total_q;
+    add_field(program, {ParamField::Kind::size, std::string(name(total)), "", 0, total});
+  }
   if (program.shares) add_field(program, {ParamField::Kind::shares, "shares", ""});
   program.param_bytes = (program.param_bytes + 7) / 8 * 8;
 }

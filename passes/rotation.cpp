@@ -159,11 +159,12 @@ std::optional<Rotation> rotation_from_name(std::string_view text) {
 
 std::vector<TensorRole> split_roles(const Graph& graph, Rotation rotation) {
   std::vector<TensorRole> roles;
-  if (!graph.info().storage.is_plain()) return roles;
   const bool query = rotation == Rotation::query || rotation == Rotation::both;
   const bool key = rotation == Rotation::key || rotation == Rotation::both;
   if (query && has_transform(graph, TensorRole::query)) roles.push_back(TensorRole::query);
-  if (key && has_transform(graph, TensorRole::key)) roles.push_back(TensorRole::key);
+  // Pages are a cache, of which a call may use little.
+  if (key && has_transform(graph, TensorRole::key) && !graph.info().storage.page_size)
+    roles.push_back(TensorRole::key);
   return roles;
 }
 

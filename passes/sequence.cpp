@@ -13,6 +13,7 @@ class Sequences {
     const Storage& storage = program_.info.storage;
     for (TensorInfo& tensor : storage_tensors(storage)) g().add_tensor(std::move(tensor));
     if (storage.ragged) {
+      if (program_.has_key_rows()) ends_ = kKeyEnds;
       find();
       measure(kQueryEnds, kFirstQuery, "sq", "longest_q");
     }
@@ -48,7 +49,7 @@ class Sequences {
 
   // The tile that sequence `at` starts with.
   NodeId first_tile(NodeId at) {
-    const NodeId whole = g().apply(ScalarOp::idiv, {element(kQueryEnds, at), i32(program_.schedule.block_q)});
+    const NodeId whole = g().apply(ScalarOp::idiv, {element(ends_, at), i32(program_.schedule.block_q)});
     return g().apply(ScalarOp::iadd, {whole, at});
   }
 
@@ -71,6 +72,7 @@ class Sequences {
   }
 
   TileProgram& program_;
+  std::string_view ends_ = kQueryEnds;  // of the rows that workgroups divide
 };
 
 }  // namespace

@@ -68,9 +68,7 @@ Result<TileProgram> compile_merge(const Graph& graph, const Target& target, int 
       add_tensor_fields(program, name, {"b", "h", "s"});
   add_size_fields(program);
   Graph& expressions = program.expressions;
-  const auto add = [&](Statement statement) {
-    program.body.push_back(std::move(statement));
-  };
+  const auto add = [&](Statement statement) { program.body.push_back(std::move(statement)); };
   if (target.pipeline) add(Chain{true});
   add(Let{"h", expressions.variable("head_begin", ValueType::i32)});
   add(MergeShares{shared[0].shares, shared[1].shares, expressions.variable("row_begin", ValueType::i32),

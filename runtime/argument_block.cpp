@@ -20,11 +20,12 @@ std::int64_t run_time_size(const Sizes& sizes, Size size) {
       return sizes.skv;
     case Size::total_q:
       return sizes.total_q;
+    case Size::total_k:
+      return sizes.total_k;
     case Size::heads:
     case Size::kv_heads:
     case Size::head_dim:
     case Size::v_head_dim:
-    case Size::total_k:
     case Size::pages:
     case Size::max_pages:
     case Size::sequence_ends:

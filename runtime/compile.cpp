@@ -103,7 +103,7 @@ bool keeps_promise(const Compiled& compiled) {
 
 // A few bytes in memory cost less than going without the machine's own units.
 bool nearly_keeps_promise(const Compiled& compiled) {
-  constexpr int kFewBytes = 64;
+  constexpr int kFewBytes = 256;
   return compiled.binary.resources.spill_bytes <= kFewBytes && !is_serialized(compiled);
 }
 

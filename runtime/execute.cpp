@@ -33,10 +33,11 @@ Result<std::vector<std::byte>> argument_block(const TileProgram& program, const 
 
 Launch launch_shape(const TileProgram& program, const Sizes& sizes) {
   const std::int64_t block_q = program.schedule.block_q, max_x = program.target.max_grid_x;
-  const std::int64_t rows = program.rows && program.rows->size == Size::skv ? sizes.skv : sizes.sq;
+  const bool of_keys = program.has_key_rows();
+  const std::int64_t rows = of_keys ? sizes.skv : sizes.sq, total = of_keys ? sizes.total_k : sizes.total_q;
   std::int64_t tiles = sizes.batch * ((rows + block_q - 1) / block_q);
   if (program.info.storage.ragged)  // as the program counts them, see TileProgram
-    tiles = sizes.total_q == 0 || sizes.batch == 0 ? 0 : sizes.total_q / block_q + sizes.batch;
+    tiles = total == 0 || sizes.batch == 0 ? 0 : total / block_q + sizes.batch;
   std::int64_t workgroups = tiles * program.head_groups();
   if (program.schedule.groups > 0)
     workgroups = std::min<std::int64_t>(workgroups, program.target.compute_units);

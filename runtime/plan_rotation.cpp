@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "ir/analysis.h"
+#include "ir/storage.h"
 #include "passes/data_bounds.h"
 #include "passes/group_queries.h"
 #include "passes/share_keys.h"
@@ -86,15 +87,14 @@ class RotationPlanner : public Planner {
   // All again where shares of the keys are merged.
   int variant(const Sizes& sizes) const override {
     const int count = int(choices_.size());
-    // Of ragged sequences only the average is known.
-    const std::int64_t average = sizes.batch > 0 ? (sizes.total_q + sizes.batch - 1) / sizes.batch : 0;
-    const std::int64_t sq = graph_.info().storage.ragged ? average : sizes.sq;
+    const std::int64_t sq = typical(sizes).sq;
     int length = 0;
     for (int n = int(lengths_.size()) - 1; n > 0; --n)
       if (sq <= lengths_[std::size_t(n)]) length = n;
     if (groups(sizes)) length = int(lengths_.size());
     if (shares(sizes) > 1) length += int(lengths_.size()) + 1;
-    const auto choice = chooser_ ? std::ranges::find(choices_, chooser_->choose(sizes)) : choices_.begin();
+    const auto choice =
+        chooser_ ? std::ranges::find(choices_, chooser_->choose(typical(sizes))) : choices_.begin();
     return length * count + int(choice - choices_.begin());
   }
 
@@ -128,7 +128,9 @@ class RotationPlanner : public Planner {
       if (!kernel) return kernel.errors();
       const TensorInfo& source = graph_.tensor(tensor_of(graph_, role));
       const std::string output = program->outputs.at(0).name;
-      plan.workspace.push_back({output, source.dtype, source.shape});
+      const RowSide side = role == TensorRole::query ? RowSide::query : RowSide::key;
+      plan.workspace.push_back(
+          {output, source.dtype, stored_shape(graph_.info().storage, side, source.shape)});
       renamed[source.name] = output;
       plan.steps.push_back({std::move(kernel).value(), {}, waits_for_others(*program)});
     }
@@ -150,6 +152,15 @@ class RotationPlanner : public Planner {
   }
 
  private:
+  // Of ragged sequences only the average length is known.
+  Sizes typical(Sizes sizes) const {
+    const auto average = [&](std::int64_t total) { return (total + sizes.batch - 1) / sizes.batch; };
+    const Storage& storage = graph_.info().storage;
+    if (!storage.ragged || sizes.batch == 0) return sizes;
+    sizes.sq = average(sizes.total_q);
+    if (!storage.page_size) sizes.skv = average(sizes.total_k);
+    return sizes;
+  }
   bool groups(const Sizes& sizes) const { return may_group_ && sizes.sq == 1; }
 
   // The step that merges the outputs of shares, and where these lie.

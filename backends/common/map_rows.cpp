@@ -117,11 +117,15 @@ class RowMapper {
     if (all % heads != 0) out_.line(fmt::format("if ({} >= {}) continue;", head_, all));
     if (is_query_) out_.line(fmt::format("const int g = h / {};", info.heads / info.kv_heads));
     const Dialect& dialect = writer_.dialect();
-    for (const std::string& tensor : tensors)
-      out_.line(
-          fmt::format("const af_i64 {0}_row = {1} * args.{0}_stride_b + {2} * args.{0}_stride_h + {3} "
-                      "* args.{0}_stride_s;",
-                      tensor, dialect.int64("b"), dialect.int64(head_), dialect.int64(row_)));
+    const RowMap map = row_map(info.storage, is_query_ ? RowSide::query : RowSide::key);
+    for (const std::string& tensor : tensors) {
+      const bool run = map.kind == RowMap::Kind::run;
+      const std::string row = run ? fmt::format("{} + {}", map.first, row_) : row_;
+      const std::string entry =
+          run ? "" : fmt::format("{} * args.{}_stride_b + ", dialect.int64("b"), tensor);
+      out_.line(fmt::format("const af_i64 {0}_row = {1}{2} * args.{0}_stride_h + {3} * args.{0}_stride_s;",
+                            tensor, entry, dialect.int64(head_), dialect.int64(row)));
+    }
   }
 
   std::string offset(const std::string& tensor, int stretch, int element) const {
@@ -205,13 +209,33 @@ class RowMapper {
 // Which rows and heads this workgroup takes.
 void TileWriter::row_scalars() {
   const int block = program_.schedule.block_q, groups = program_.head_groups();
-  out_.line("const int batch = args.batch, sq = args.sq, skv = args.skv;");
+  const Storage& storage = program_.info.storage;
+  const std::string heads =
+      fmt::format("const int head_begin = block / tiles % {} * {};", groups, program_.rows->heads);
+  if (storage.ragged) {
+    const std::string_view total = program_.has_key_rows() ? "total_k" : "total_q";
+    out_.line(fmt::format("const int batch = args.batch, {0} = args.{0};", total));
+    out_.line("const int longest_q = args.sq, longest_k = args.skv;");
+    out_.comment("enough for any division of the rows into sequences");
+    out_.line(fmt::format("const int tiles = {} / {} + batch;", total, block));
+    out_.line(fmt::format("if (block >= {} * tiles) return;", groups));
+    out_.line("const int place = block % tiles;");
+    out_.line(heads);
+    body(program_.sequence.find);
+    body(program_.sequence.measure);
+    out_.line("const int row_begin = q_begin;");
+    out_.line(fmt::format("if (row_begin < 0 || row_begin >= {}) return;", name(program_.rows->size)));
+    return;
+  }
+  out_.line(fmt::format("const int batch = args.batch, sq = args.sq, {} = args.skv;",
+                        storage.is_plain() ? "skv" : "longest_k"));
   if (program_.shares) out_.line("const int shares = args.shares;");
   out_.line(fmt::format("const int tiles = ({} + {}) / {};", name(program_.rows->size), block - 1, block));
   out_.line(fmt::format("if (block >= batch * {} * tiles) return;", groups));
   out_.line(fmt::format("const int row_begin = block % tiles * {};", block));
-  out_.line(fmt::format("const int head_begin = block / tiles % {} * {};", groups, program_.rows->heads));
+  out_.line(heads);
   out_.line(fmt::format("const int b = block / tiles / {};", groups));
+  body(program_.sequence.measure);
 }
 
 void TileWriter::write(const MapRows& s) { RowMapper(*this, s).write(); }

@@ -44,27 +44,38 @@ def first_line(error):
 # ---- the reference ------------------------------------------------------------------------------------------------------------
 
 
-def rope_tables(length, dims, theta):
-    """cos and sin, [length, dims], half pairs."""
-    frequency = theta ** (-torch.arange(0, dims, 2, device="cuda", dtype=torch.float64) / dims)
-    angle = torch.arange(length, device="cuda", dtype=torch.float64)[:, None] * frequency
+def rope_tables(row):
+    """cos and sin, [length, head_dim], half pairs."""
+    frequency = row.theta ** (-torch.arange(0, row.head_dim, 2, device="cuda", dtype=torch.float64) / row.head_dim)
+    angle = row.positions(torch).double()[:, None] * frequency
     return angle.cos().repeat(1, 2).float(), angle.sin().repeat(1, 2).float()
 
 
-def rotate(x, cos, sin):
+def transformed(x, weight, cos, sin):
+    """Norm and rotation of the row's program, in f32, rounded once. weight, cos: None where it has none."""
     wide = x.float()
-    a, b = wide.chunk(2, -1)
-    return (wide * cos + torch.cat((-b, a), -1) * sin).to(x.dtype)
+    if weight is not None:
+        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6) * weight.float()
+    if cos is not None:
+        a, b = wide.chunk(2, -1)
+        wide = wide * cos + torch.cat((-b, a), -1) * sin
+    return wide.to(x.dtype)
+
+
+def transform_of(row, captured):
+    """(q, k) -> both as the product takes them; tables are made here."""
+    cos, sin = rope_tables(row) if row.has_rope else (None, None)
+    q_norm, k_norm = captured.get("q_norm"), captured.get("k_norm")
+    return lambda q, k: (transformed(q, q_norm, cos, sin), transformed(k, k_norm, cos, sin))
 
 
 def reference(row, q, k, v, captured, b, h):
     """o and lse of one head in f32, and the share of pairs that are visible."""
     g = h // (row.heads // row.kv_heads)
     q1, k1, v1 = q[b, h], k[b, g], v[b, g].float()
-    if row.has_rope:
-        cos, sin = rope_tables(row.length, row.head_dim, row.theta)
-        q1, k1 = rotate(q1, cos, sin), rotate(k1, cos, sin)
-    score, mask = row.score(torch), row.mask(captured)
+    if row.has_rope or row.has_norm:
+        q1, k1 = transform_of(row, captured)(q1, k1)
+    score, mask = row.score(torch), row.mask(torch, captured)
     j = torch.arange(row.length, device="cuda")
     outputs, sums, visible = [], [], 0
     for begin in range(0, row.length, 2048):
@@ -94,18 +105,18 @@ def relative_error(found, wanted):
 
 
 def make_cudnn(row, q, k, v, captured, device):
-    return make_sdpa(row, q, k, v, "CUDNN_ATTENTION")
+    return make_sdpa(row, q, k, v, captured, "CUDNN_ATTENTION")
 
 
 def make_fa2(row, q, k, v, captured, device):
-    return make_sdpa(row, q, k, v, "FLASH_ATTENTION")
+    return make_sdpa(row, q, k, v, captured, "FLASH_ATTENTION")
 
 
-def make_sdpa(row, q, k, v, backend_name):
+def make_sdpa(row, q, k, v, captured, backend_name):
     from torch.nn.attention import SDPBackend, sdpa_kernel
     backend, causal, grouped = getattr(SDPBackend, backend_name), row.program != "full", row.heads != row.kv_heads
     attention = torch.nn.functional.scaled_dot_product_attention
-    prepare = make_rotation(row)
+    prepare = make_transform(row, captured)
 
     def run():
         q1, k1 = prepare(q, k)
@@ -114,20 +125,18 @@ def make_sdpa(row, q, k, v, backend_name):
     return run
 
 
-def make_rotation(row):
-    """(q, k) -> both rotated, by one compiled function; the tables are made outside of the timing."""
-    if not row.has_rope:
+def make_transform(row, captured):
+    """(q, k) -> both transformed, by one compiled function."""
+    if not row.has_rope and not row.has_norm:
         return lambda q, k: (q, k)
-    cos, sin = rope_tables(row.length, row.head_dim, row.theta)
-    compiled = torch.compile(lambda q, k, cos, sin: (rotate(q, cos, sin), rotate(k, cos, sin)), dynamic=False)
-    return lambda q, k: compiled(q, k, cos, sin)
+    return torch.compile(transform_of(row, captured), dynamic=False)
 
 
 def make_flex(row, q, k, v, captured, device):
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-    score, mask, grouped, sink = row.score(torch), row.mask(captured), row.heads != row.kv_heads, captured.get("sink")
+    score, mask, grouped, sink = row.score(torch), row.mask(torch, captured), row.heads != row.kv_heads, captured.get("sink")
     block = create_block_mask(mask, None, None, row.length, row.length, device="cuda") if mask else None
-    prepare = make_rotation(row)
+    prepare = make_transform(row, captured)
     if sink is None:
         flex = torch.compile(flex_attention, dynamic=False)
         return lambda: flex(*prepare(q, k), v, score_mod=score, block_mask=block, enable_gqa=grouped)
@@ -140,8 +149,16 @@ def make_flex(row, q, k, v, captured, device):
 
 
 def make_plain(row, q, k, v, captured, device):
+    return make_ours(row, q, k, v, device, "causal")
+
+
+def make_rope(row, q, k, v, captured, device):
+    return make_ours(row, q, k, v, device, "rope")
+
+
+def make_ours(row, q, k, v, device, name):
     """Our kernel for the same shape without what makes the program special: what that costs."""
-    program = device.compile(row.text("causal"))
+    program = device.compile(row.text(name))
     o, lse = program.outputs(q, v)
     launch = program.bind({"q": q, "k": k, "v": v, "o": o, "lse": lse})
 
@@ -151,8 +168,8 @@ def make_plain(row, q, k, v, captured, device):
     return run
 
 
-MAKERS = {"cudnn": make_cudnn, "flex": make_flex, "fa2": make_fa2, "plain": make_plain}
-TITLES = {"cudnn": "cuDNN", "flex": "flex_attention", "fa2": "FlashAttention-2", "plain": "ours, plain causal"}
+MAKERS = {"cudnn": make_cudnn, "flex": make_flex, "fa2": make_fa2, "plain": make_plain, "rope": make_rope}
+TITLES = {"cudnn": "cuDNN", "flex": "flex_attention", "fa2": "FlashAttention-2", "plain": "ours, plain causal", "rope": "ours, RoPE and causal"}
 
 
 # ---- measuring ----------------------------------------------------------------------------------------------------------------
@@ -268,7 +285,7 @@ def make_peers(row, wanted_peers, q, k, v, o, captured, wanted, device, result):
 
 def measure_row(row, device, stopwatch, options):
     result = {"name": row.name, **{f: getattr(row, f) for f in ("group", "program", "batch", "heads", "kv_heads", "length", "head_dim",
-                                                                "v_head_dim")}, "text": row.text(), "peers": {}, "left_out": {}}
+                                                                "v_head_dim", "lengths")}, "text": row.text(), "peers": {}, "left_out": {}}
     begin = time.time()
     program = device.compile(row.text())
     result["compiled_s"] = time.time() - begin
@@ -277,7 +294,10 @@ def measure_row(row, device, stopwatch, options):
     v = torch.randn(row.batch, row.kv_heads, row.length, row.v_head_dim, device="cuda", dtype=torch.bfloat16)
     captured = row.captured(torch)
     o, lse = program.outputs(q, v)
-    launch = program.bind({"q": q, "k": k, "v": v, "o": o, "lse": lse, **captured})
+    tensors = {"q": q, "k": k, "v": v, "o": o, "lse": lse}
+    if row.lengths:  # packed sequences have no batch axis
+        tensors = {name: tensor[0] for name, tensor in tensors.items()}
+    launch = program.bind({**tensors, **captured, **row.sequence_ends(torch)})
     result["kernels"] = launch.kernels()
     result["errors"], wanted = check_ours(row, launch, q, k, v, o, lse, captured)
     visible = 0.5 if row.program in ("causal", "rope", "softcap", "alibi", "sink") else wanted[0][4]
@@ -398,7 +418,7 @@ def read_options():
     parser.add_argument("--library", help="libattnfuse_c.so")
     parser.add_argument("--out", help="folder for forward.json and forward.md")
     parser.add_argument("--rows", default="", help="only rows whose names contain one of these, comma-separated")
-    parser.add_argument("--peers", default="cudnn,flex,plain", help="of %s (default: cudnn,flex,plain)" % ",".join(MAKERS))
+    parser.add_argument("--peers", default="cudnn,flex,plain,rope", help="of %s (default: cudnn,flex,plain,rope)" % ",".join(MAKERS))
     parser.add_argument("--also", default="", help="peers to try in every plain row too, such as fa2,flex")
     parser.add_argument("--seconds", type=float, default=1e9, help="start no row after this time")
     parser.add_argument("--row-seconds", type=float, default=1.5, help="timing of one row (default 1.5)")

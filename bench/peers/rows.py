@@ -4,6 +4,8 @@ import dataclasses
 # The lines of each program after its header. {d} is head_dim.
 SCALE = "score scale(1 / sqrt({d}))"
 CAUSAL = "mask causal"
+NORM = "param q_norm : bf16[head_dim]\nparam k_norm : bf16[head_dim]\nquery norm(rms, weight = q_norm)\nkey norm(rms, weight = k_norm)"
+RAGGED = "storage ragged"
 ROPE = "query rope(theta = {theta})\nkey rope(theta = {theta})"
 PROGRAMS = {
     "full": [SCALE],
@@ -17,6 +19,9 @@ PROGRAMS = {
     "chunk": [SCALE, "mask causal && i // {chunk} == j // {chunk}"],
     "sink": ["param sink : f32[heads]", SCALE, CAUSAL, "normalize softmax(sink = sink)"],
     "gemma2": [ROPE, SCALE, "score softcap(50)", "mask causal && window({window})"],
+    "qwen3": [NORM, ROPE, SCALE, CAUSAL],
+    "gemma3_packed": [RAGGED, NORM, ROPE, SCALE, "mask causal && window({window})"],
+    "gpt_oss_packed": [RAGGED, "param sink : f32[heads]", ROPE, SCALE, "mask causal && window({window})", "normalize softmax(sink = sink)"],
     "gpt_oss": ["param sink : f32[heads]", ROPE, SCALE, "mask causal && window({window})", "normalize softmax(sink = sink)"],
 }
 
@@ -36,6 +41,7 @@ class Row:
     window: int = 1024
     prefix: int = 2048
     chunk: int = 1024
+    lengths: tuple = ()  # of sequences that are packed into one batch entry of `length` rows
 
     def __post_init__(self):
         self.v_head_dim = self.v_head_dim or self.head_dim
@@ -50,8 +56,24 @@ class Row:
         return ROPE in PROGRAMS[self.program]
 
     @property
+    def has_norm(self):
+        return NORM in PROGRAMS[self.program]
+
+    @property
     def has_sink(self):
-        return self.program in ("sink", "gpt_oss")
+        return self.program in ("sink", "gpt_oss", "gpt_oss_packed")
+
+    def positions(self, torch):
+        """Of every row in its sequence."""
+        lengths = self.lengths or (self.length,)
+        return torch.cat([torch.arange(own, device="cuda") for own in lengths])
+
+    def sequence_ends(self, torch):
+        """The storage form's tensors."""
+        if not self.lengths:
+            return {}
+        ends = torch.tensor((0, *self.lengths), device="cuda").cumsum(0).to(torch.int32)
+        return {"cu_seqlens_q": ends, "cu_seqlens_k": ends}
 
     def text(self, program=None):
         lines = PROGRAMS[program or self.program]
@@ -67,9 +89,13 @@ class Row:
         if self.program == "document":
             ids = torch.arange(self.length, device="cuda", dtype=torch.int32) // self.chunk
             return {"ids": ids.expand(self.batch, -1).contiguous()}
+        captured = {}
         if self.has_sink:
-            return {"sink": torch.randn(self.heads, device="cuda")}
-        return {}
+            captured["sink"] = torch.randn(self.heads, device="cuda")
+        if self.has_norm:
+            for name in ("q_norm", "k_norm"):
+                captured[name] = (1 + 0.2 * torch.randn(self.head_dim, device="cuda")).bfloat16()
+        return captured
 
     def score(self, torch):
         """(scaled score, b, h, i, j) -> score, on scalars (flex_attention) and tensors (the reference); or None."""
@@ -80,9 +106,12 @@ class Row:
             return lambda s, b, h, i, j: s + slopes[h] * (j - i)
         return None
 
-    def mask(self, captured):
+    def mask(self, torch, captured):
         """(b, h, i, j) -> visible; or None."""
         window, prefix, chunk = self.window, self.prefix, self.chunk
+        if self.lengths:
+            ids = torch.repeat_interleave(torch.arange(len(self.lengths), device="cuda"), torch.tensor(self.lengths, device="cuda"))
+            return lambda b, h, i, j: (i >= j) & (i - j < window) & (ids[i] == ids[j])
         if self.program == "document":
             ids = captured["ids"][0].contiguous()
             return lambda b, h, i, j: (i >= j) & (ids[i] == ids[j])
@@ -103,6 +132,8 @@ def plain(program, batch, heads, kv_heads, length, head_dim, peers=("cudnn",), *
 def variant(program, peers=("flex",), **more):
     return Row("variant", program, 2, 32, 8, 8192, 128, peers, **more)
 
+
+PACKED = (3001, 517, 1999, 4096, 64, 1203, 2750, 811, 1, 1942)
 
 # The order is that of importance: what a time budget does not reach comes last.
 ROWS = [
@@ -138,5 +169,10 @@ ROWS = [
     Row("rope", "rope", 2, 32, 8, 8192, 128, ("cudnn", "flex")),
     Row("model", "gemma2", 2, 16, 8, 8192, 256, ("flex",), theta=10000.0, window=4096),
     Row("model", "gpt_oss", 2, 64, 8, 8192, 64, ("flex",), theta=150000.0, window=128),
+    Row("model", "qwen3", 2, 32, 8, 8192, 128, ("cudnn", "flex"), theta=1e6),
+    Row("model", "qwen3", 32, 32, 8, 512, 128, ("cudnn", "flex"), theta=1e6),
+    Row("model", "qwen3", 8, 32, 8, 2048, 128, ("rope",), theta=1e6),
+    Row("model", "gemma3_packed", 1, 8, 4, sum(PACKED), 256, ("flex",), theta=10000.0, window=1024, lengths=PACKED),
+    Row("model", "gpt_oss_packed", 1, 64, 8, sum(PACKED), 64, ("flex",), theta=150000.0, window=128, lengths=PACKED),
     Row("model", "causal", 1, 128, 128, 4096, 192, ("cudnn", "flex"), v_head_dim=128),
 ]
