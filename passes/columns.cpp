@@ -71,6 +71,12 @@ class AtColumn {
     std::vector<NodeId> indices = graph().operands(id);
     const TensorInfo& table = graph().tensor(gather.tensor);
     if (table.role == TensorRole::constant && as<Index>(graph().node(indices[0]))) {
+      // A column's partner, for one.
+      const auto ahead = [&](int d) { return table.values.at(std::size_t(d + column_.shift)) - d; };
+      const double distance = ahead(column_.d.front());
+      if (graph().node(id).type == ValueType::i32 &&
+          std::ranges::all_of(column_.d, [&](int d) { return ahead(d) == distance; }))
+        return {folder_.apply(ScalarOp::iadd, {indices[0], folder_.i32(distance)})};
       const auto holds = [&](double sign) {
         return std::ranges::all_of(column_.d, [&](int d) {
           return table.values.at(std::size_t(d + column_.shift)) == sign * table.values[std::size_t(d)];
@@ -228,6 +234,49 @@ class Grouper {
 
 std::vector<ColumnGroup> column_groups(Graph& graph, NodeId transform, int columns) {
   return Grouper(graph, transform).run(columns);
+}
+
+namespace {
+
+// Leaves that only a sum over the row reads.
+bool reads_elements(const Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  if (as<Reduce>(node) != nullptr) return false;
+  if (as<Input>(node) != nullptr || as<Partner>(node) != nullptr) return true;
+  return std::ranges::any_of(graph.operands(id),
+                             [&](NodeId operand) { return reads_elements(graph, operand); });
+}
+
+bool has_pairs(const Graph& graph, NodeId root) {
+  return std::ranges::any_of(cone(graph, {root}),
+                             [&](NodeId id) { return as<Partner>(graph.node(id)) != nullptr; });
+}
+
+}  // namespace
+
+std::vector<ColumnGroup> slot_columns(Graph& graph, NodeId transform, int columns, int threads) {
+  constexpr int kLanes = 32;
+  std::vector<ColumnGroup> groups = column_groups(graph, transform, columns);
+  for (const ColumnGroup& group : groups) {
+    const bool apart = group.partner > 1;
+    const int width = apart ? 2 : 4, extent = group.end - group.begin, units = extent / width;
+    if (group.begin % 2 != 0 || extent % width != 0 || (apart && group.partner % 2 != 0)) return {};
+    std::vector<NodeId> roots{group.first};
+    if (group.second.valid()) roots.push_back(group.second);
+    for (NodeId root : roots) {
+      if (reads_elements(graph, root)) return {};
+      bool sums = false;
+      for (NodeId id : cone(graph, {root})) {
+        if (as<Reduce>(graph.node(id)) == nullptr) continue;
+        sums = true;
+        if (has_pairs(graph, id)) return {};
+      }
+      const bool is_whole = group.begin == 0 && extent * (apart ? 2 : 1) == columns && group.partner != 1;
+      const bool shares = (units & (units - 1)) == 0 && units <= kLanes && threads % units == 0;
+      if (sums && !(is_whole && shares)) return {};
+    }
+  }
+  return groups;
 }
 
 }  // namespace attnfuse

@@ -13,4 +13,8 @@ namespace attnfuse {
 // added to `graph`.
 std::vector<ColumnGroup> column_groups(Graph& graph, NodeId transform, int columns);
 
+// The same, where `threads` threads can take rows of queries in their slot through them, in place (MapSlot):
+// two elements a word, two words a thread, and sums over a row by the lanes that share it. Else empty.
+std::vector<ColumnGroup> slot_columns(Graph& graph, NodeId transform, int columns, int threads);
+
 }  // namespace attnfuse

@@ -224,20 +224,7 @@ class PipelinedLowering : public ForwardLowering {
     return id;
   }
   std::vector<ColumnGroup> query_columns() {
-    std::vector<ColumnGroup> groups = column_groups(g(), query_, program_.info.head_dim);
-    for (const ColumnGroup& group : groups) {
-      // Two elements a word, two words a unit.
-      const int unit = group.partner > 1 ? 2 : 4;
-      if (group.begin % 2 != 0 || (group.end - group.begin) % unit != 0 ||
-          (group.partner > 1 && group.partner % 2 != 0))
-        return {};
-      for (NodeId id : cone(g(), {group.first})) {
-        const Node& node = g().node(id);
-        if (as<Input>(node) != nullptr || as<Partner>(node) != nullptr || as<Reduce>(node) != nullptr)
-          return {};
-      }
-    }
-    return groups;
+    return slot_columns(g(), query_, program_.info.head_dim, group_threads_);
   }
   int query_stage(QueryStage stage) const { return query_loaded_ + stage; }
 

@@ -40,17 +40,25 @@ double operations(ScalarOp op) {
   }
 }
 
-constexpr double kGather = 3;   // address, bounds, load
-constexpr double kElement = 3;  // an element's share of load, conversions and store
-constexpr double kChunk = 8;    // elements that share what does not depend on d
+constexpr double kGather = 3;     // address, bounds, load
+constexpr double kElement = 3;    // an element's share of load, conversions and store
+constexpr double kSharedSum = 4;  // an element's share of a sum over the row: its own part, exchanges
+constexpr double kChunk = 8;      // elements that share what does not depend on d
 
-double operations(const Graph& graph, const std::vector<NodeId>& roots) {
+// Lanes that share a row: each adds its elements, then they add theirs; else every chunk of a row reduces the
+// whole row for itself.
+enum class Sums : std::uint8_t { shared, alone };
+
+double operations(const Graph& graph, const std::vector<NodeId>& roots, Sums sums = Sums::alone) {
   double total = 0;
   for (NodeId id : cone(graph, roots)) {
     const Node& node = graph.node(id);
     const auto* apply = as<Apply>(node);
     double own = apply ? operations(apply->op) : as<Gather>(node) ? kGather : as<Partner>(node) ? 1 : 0;
-    // Every chunk of a row reduces the whole row for itself.
+    if (as<Reduce>(node) && sums == Sums::shared) {
+      total += kSharedSum;
+      continue;
+    }
     if (as<Reduce>(node))
       own = graph.info().head_dim * (kElement + operations(graph, {graph.operand(id, 0)}));
     total += node.axes.has(Axis::d) ? own : own / kChunk;
@@ -65,6 +73,7 @@ double operations(const Graph& graph, const std::vector<NodeId>& roots) {
 // does what two do without transforms. Measured on an H200, 2026-11-30.
 constexpr double kProducerShare = 0.085, kFirstTileSeconds = 8e-6, kLoaderLoss = 1.09;
 // Threads that do nothing but transform queries: a warp for each scheduler of a core. Measured there, too.
+constexpr int kTransformThreads = 128;
 constexpr double kTransformShare = 0.21, kFirstQuerySeconds = 2e-6, kTransformLoss = 1.03;
 // Shared-memory bytes for each element of a tile's operands: written once, read by two groups.
 constexpr double kOperandBytes = 6;
@@ -109,7 +118,7 @@ class Model {
     if (work == 0) return rates_.launch_us + micro(std::max(alone, shared));
     if (schedule_.transform_registers > 0) {
       const double rows = std::ceil(sq_ / schedule_.block_q) * schedule_.block_q;
-      const double turned = elements(TensorRole::query, rows) * split_operations(graph_, TensorRole::query);
+      const double turned = elements(TensorRole::query, rows) * slot_operations();
       return rates_.launch_us +
              micro(kFirstQuerySeconds + std::max(kTransformLoss * alone + turned / (scalar() * busy_),
                                                  turned / (kTransformShare * scalar() * busy_)));
@@ -123,6 +132,16 @@ class Model {
   static double micro(double seconds) { return seconds * 1e6; }
   double scalar() const { return rates_.scalar_tops * 1e12; }
   double memory() const { return rates_.memory_gbps * 1e9; }
+
+  // Of an element of the queries, by threads that do nothing else.
+  double slot_operations() const {
+    Graph copy = graph_;
+    const bool in_place =
+        !slot_columns(copy, transform_of(graph_, TensorRole::query), info_.head_dim, kTransformThreads)
+             .empty();
+    return in_place ? split_operations(graph_, TensorRole::query)
+                    : fused_operations(graph_, TensorRole::query);
+  }
 
   double elements(TensorRole role, double rows) const {
     return batch_ * (role == TensorRole::query ? info_.heads : info_.kv_heads) * rows * info_.head_dim;
@@ -181,7 +200,7 @@ double split_operations(const Graph& graph, TensorRole role) {
     std::vector<NodeId> values{group.first}, shared;
     if (group.second.valid()) values.push_back(group.second);
     for (const Let& let : group.shared) shared.push_back(let.value);
-    const double one = operations(copy, values) + operations(copy, shared) / heads;
+    const double one = operations(copy, values, Sums::shared) + operations(copy, shared) / heads;
     // A group's columns count twice when each has a partner further on.
     const double elements = double(group.end - group.begin) * (group.partner > 1 ? 2 : 1);
     total += one * elements / double(values.size());

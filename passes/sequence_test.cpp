@@ -59,10 +59,12 @@ TEST_CASE("ragged tensors have no batch stride, and a call says how many rows th
   CHECK_FALSE(has(paged, "total_q"));
 }
 
-TEST_CASE("no kernel ahead of attention takes stored sequences") {
+TEST_CASE("kernels ahead of attention take ragged rows, and leave keys in pages alone") {
   const Graph turned = program("query rope(theta = 100) key rope(theta = 100)");
   CHECK(split_roles(turned, Rotation::both).size() == 2);
-  CHECK(split_roles(turned.with_storage({.ragged = true, .page_size = {}}), Rotation::both).empty());
+  CHECK(split_roles(turned.with_storage({.ragged = true, .page_size = {}}), Rotation::both).size() == 2);
+  const auto paged = split_roles(turned.with_storage({.ragged = true, .page_size = 8}), Rotation::both);
+  CHECK(paged == std::vector<TensorRole>{TensorRole::query});
   const Graph documents = program("param ids : i32[batch, skv] mask document(ids)");
   const auto optimized = run_graph_passes(documents);
   REQUIRE(optimized);

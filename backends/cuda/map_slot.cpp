@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "ir/algorithm.h"
@@ -148,18 +149,22 @@ class SlotMapper {
     out_.line(fmt::format("const int d = {};", d_of("p")));
   }
 
-  // Shared values: those that turn at the first row, and by what.
+  // Neither the row nor what turns with it.
+  bool is_fixed(const Let& let) const { return !graph_.node(let.value).axes.has(row_); }
+
+  // Shared values: those that no row changes, those that turn at the first row, and by what.
   void declare() {
     for (const Let& let : group_.shared)
       out_.line(fmt::format("{} {}[{}];", c_type(graph_.node(let.value).type), let.name, pairs_));
     for (const Turn& turn : turns_)
       out_.line(fmt::format("float {0}_turn[{1}], {2}_turn[{1}];", turn.cos, pairs_, turn.sin));
-    if (turns_.empty()) return;
+    const auto is_early = [&](const Let& let) { return turns(let) || is_fixed(let); };
+    if (std::ranges::none_of(group_.shared, is_early)) return;
     out_.open("");
     out_.line(fmt::format("const int {} = {} + row0;", name(row_), first_row_));
     open_pairs();
     for (const Let& let : group_.shared) {
-      if (!turns(let)) continue;
+      if (!is_early(let)) continue;
       const std::string value = text(let.value);
       out_.line(fmt::format("{}[p] = {};", let.name, value));
     }
@@ -186,9 +191,13 @@ class SlotMapper {
       out_.line(fmt::format("{}(x[0], {}, *word0);", unpack, half ? "x[1]" : "y[0]"));
       out_.line(fmt::format("{}({}, y[1], *word1);", unpack, half ? "y[0]" : "x[1]"));
     }
+    const NodeId last = group_.second.valid() ? group_.second : group_.first;
+    TileWriter::RowPart part{{{"x", "d0"}}, is_pair_ ? 2 : 4, units_};
+    if (is_pair_) part.columns.push_back({"y", fmt::format("d0 + {}", group_.partner)});
+    reduced_ = writer_.reductions({group_.first, last}, source_, "", &part);
     open_pairs();
     for (const Let& let : group_.shared) {
-      if (turns(let)) continue;
+      if (turns(let) || is_fixed(let)) continue;
       const std::string value = text(let.value);
       out_.line(fmt::format("{}[p] = {};", let.name, value));
     }
@@ -230,7 +239,8 @@ class SlotMapper {
         if (let.name == name) return name + "[p]";
       return name;
     };
-    return writer_.expression(root, {variable, [](Axis axis) { return std::string(name(axis)); }, {}});
+    const auto sum = [&](NodeId id) { return reduced_.at(id); };
+    return writer_.expression(root, {variable, [](Axis axis) { return std::string(name(axis)); }, sum});
   }
 
   TileWriter& writer_;
@@ -244,6 +254,7 @@ class SlotMapper {
   bool is_pair_ = false;
   int pairs_, width_, units_, lanes_;
   std::vector<Turn> turns_;
+  std::map<NodeId, std::string> reduced_;  // sums over the row at hand
 };
 
 }  // namespace
