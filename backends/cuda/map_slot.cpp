@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 
 #include "ir/algorithm.h"
@@ -11,8 +12,10 @@
 namespace attnfuse::cuda {
 namespace {
 
-constexpr int kTogether = 2;  // rows whose computations overlap
-constexpr int kSwizzleRows = 8;
+// Rows of a thread in one iteration. With sums they are all read before the first is written: the exchanges
+// of one take long. Else that is slower (bench/results: it holds more of the units that the softmax needs).
+constexpr int kTogether = 2, kTogetherWithSums = 4;
+constexpr int kSwizzleRows = 8;  // the pattern comes again
 
 // What an f32 value gains from one row to the next: the product of factors that do not depend on the row,
 // over a product of divisors. Nothing where it does not grow evenly.
@@ -80,6 +83,13 @@ class SlotMapper {
     width_ = group.partner > 1 ? 2 : 4;
     units_ = (group.end - group.begin) / width_;
     lanes_ = writer.threads() / units_;
+    patterns_ = kSwizzleRows / std::gcd(lanes_, kSwizzleRows);
+    const NodeId last = group.second.valid() ? group.second : group.first;
+    sums_ = std::ranges::any_of(cone(graph_, {group.first, last}),
+                                [&](NodeId id) { return as<Reduce>(graph_.node(id)) != nullptr; });
+    together_ = std::max(sums_ ? kTogetherWithSums : kTogether, patterns_);
+    // All lanes take part in exchanges.
+    if (sums_ && tile_.rows % (lanes_ * together_) != 0) together_ = patterns_;
     find_turns();
   }
 
@@ -90,18 +100,21 @@ class SlotMapper {
     out_.line(
         fmt::format("const int d0 = {}thread % {} * {}, row0 = thread / {};", begin, units_, width_, units_));
     declare();
+    place();
     writer_.open_rolled(
-        fmt::format("for (int row = row0; row < {}; row += {})", tile_.rows, lanes_ * kTogether));
-    writer_.open_registers(kTogether, "u");
-    out_.line(fmt::format("const int own = row + u * {}, {} = {} + own;", lanes_, name(row_), first_row_));
-    const bool guards = tile_.rows % (lanes_ * kTogether) != 0;
-    if (guards) out_.open(fmt::format("if (own < {})", tile_.rows));
-    for (int n : {0, 1})
-      out_.line(fmt::format("af_u32* const word{} = reinterpret_cast<af_u32*>({} + {});", n,
-                            writer_.array_of(tile_),
-                            place(n == 0 ? "d0" : fmt::format("d0 + {}", distance()))));
-    compute();
-    if (guards) out_.close();
+        fmt::format("for (int row = row0; row < {}; row += {})", tile_.rows, lanes_ * together_));
+    out_.line(fmt::format("af_u32 word0[{0}], word1[{0}];", together_));
+    const auto read = [&] {
+      for (int n : {0, 1}) out_.line(fmt::format("word{0}[u] = {1};", n, word_at(n)));
+    };
+    if (sums_) for_rows(read);
+    for_rows([&] {
+      if (!sums_) read();
+      out_.line(fmt::format("const int {} = {} + row + u * {};", name(row_), first_row_, lanes_));
+      compute();
+    });
+    writer_.open_registers(patterns_, "u");
+    for (int n : {0, 1}) out_.line(fmt::format("at{}[u] += {};", n, lanes_ * together_ * words_of_row()));
     out_.close();
     out_.close();
     out_.close();
@@ -114,13 +127,33 @@ class SlotMapper {
     return group_.partner == 1 ? fmt::format("d0 + 2 * {}", pair) : "d0 + " + pair;
   }
 
-  // Where the element of row `own` lies. The pattern of swizzled rows comes again after eight of them, so
-  // that rows of one iteration lie as those of the first.
-  std::string place(const std::string& column) const {
-    if (lanes_ * kTogether % kSwizzleRows != 0) return TileWriter::shared_index(tile_, "own", column);
-    return fmt::format("{} + (row - row0) * {}",
-                       TileWriter::shared_index(tile_, fmt::format("row0 + u * {}", lanes_), column),
-                       kSwizzleBytes / size_in_bytes(tile_.type));
+  // The thread's words in its first rows, one for each pattern of swizzled rows that it meets: those of later
+  // rows lie behind them at distances that the compiler knows.
+  void place() {
+    out_.line(fmt::format("af_u32 *at0[{0}], *at1[{0}];", patterns_));
+    writer_.open_registers(patterns_, "u");
+    for (int n : {0, 1})
+      out_.line(fmt::format("at{}[u] = reinterpret_cast<af_u32*>({} + {});", n, writer_.array_of(tile_),
+                            TileWriter::shared_index(tile_, fmt::format("row0 + u * {}", lanes_),
+                                                     n == 0 ? "d0" : fmt::format("d0 + {}", distance()))));
+    out_.close();
+  }
+  std::string word_at(int n) const {
+    return fmt::format("at{}[u % {}][u / {} * {}]", n, patterns_, patterns_,
+                       lanes_ * patterns_ * words_of_row());
+  }
+  // From one row to the next.
+  int words_of_row() const { return kSwizzleBytes / int(sizeof(std::uint32_t)); }
+
+  // The rows of one iteration; those that the tile has, where not all of them are.
+  template <class Write>
+  void for_rows(Write write) {
+    writer_.open_registers(together_, "u");
+    const bool guards = tile_.rows % (lanes_ * together_) != 0;
+    if (guards) out_.open(fmt::format("if (row + u * {} < {})", lanes_, tile_.rows));
+    write();
+    if (guards) out_.close();
+    out_.close();
   }
 
   // Cosines and sines of one angle, shared names.
@@ -184,12 +217,13 @@ class SlotMapper {
     const std::string unpack = fmt::format("af_unpack_{}", name(source_.dtype));
     if (!is_pair_) {
       out_.line("float x[4];");
-      for (int n : {0, 1}) out_.line(fmt::format("{}(x[{}], x[{}], *word{});", unpack, 2 * n, 2 * n + 1, n));
+      for (int n : {0, 1})
+        out_.line(fmt::format("{}(x[{}], x[{}], word{}[u]);", unpack, 2 * n, 2 * n + 1, n));
     } else {
       out_.line("float x[2], y[2];");
       const bool half = group_.partner > 1;
-      out_.line(fmt::format("{}(x[0], {}, *word0);", unpack, half ? "x[1]" : "y[0]"));
-      out_.line(fmt::format("{}({}, y[1], *word1);", unpack, half ? "y[0]" : "x[1]"));
+      out_.line(fmt::format("{}(x[0], {}, word0[u]);", unpack, half ? "x[1]" : "y[0]"));
+      out_.line(fmt::format("{}({}, y[1], word1[u]);", unpack, half ? "y[0]" : "x[1]"));
     }
     const NodeId last = group_.second.valid() ? group_.second : group_.first;
     TileWriter::RowPart part{{{"x", "d0"}}, is_pair_ ? 2 : 4, units_};
@@ -229,7 +263,7 @@ class SlotMapper {
                                       !is_pair_ ? "x[3]" : "y[1]"}};
     for (int n : {0, 1})
       out_.line(
-          fmt::format("*word{} = af_pack_{}({}, {});", n, name(source_.dtype), parts[n][0], parts[n][1]));
+          fmt::format("{} = af_pack_{}({}, {});", word_at(n), name(source_.dtype), parts[n][0], parts[n][1]));
   }
 
   std::string text(NodeId root) {
@@ -251,8 +285,9 @@ class SlotMapper {
   const Tile& tile_;
   const ColumnGroup& group_;
   Axis row_;
-  bool is_pair_ = false;
+  bool is_pair_ = false, sums_ = false;
   int pairs_, width_, units_, lanes_;
+  int patterns_, together_;  // rows of a thread until the pattern comes again, and of an iteration
   std::vector<Turn> turns_;
   std::map<NodeId, std::string> reduced_;  // sums over the row at hand
 };
