@@ -16,6 +16,7 @@ std::vector<Case> language_cases(CaseSet set) {
            "score x + min(abs(x), 2) - max(x, -1.5) + clamp(i - j, -3, 4) + floor((i - j) / 4) / 8",
            "score x + log(1 + abs(x)) + exp(-abs(x)) + exp2(-abs(x)) + log2(2 + abs(x))",
            "score x + sqrt(abs(x)) + rsqrt(1 + x * x) + sin(x) * cos(x) + 0.125 * to_i32((i - 2 * j) * 0.5)",
+           "score x * erf(x) + erf(0.1 * (i - j))",
            "score x + select(i > j && h == 1 || b == 0, x * 0.5, 0.25 * j)",
            "param w : f32[4, heads] param n : i32[heads] score x + sum(n4 in 0..4) w[n4, h] * n[h] * n4",
            "param w : f16[3, sq, 1] param kept : bool[skv, 3] score x + sum(m in 0..3) select(kept[j, m], "

@@ -9,6 +9,12 @@ namespace {
 
 constexpr DType kDtypes[] = {DType::f16, DType::bf16, DType::f32};
 
+// Rows of more than 256 elements turn in part, as those of models do: drivers compile the whole for long.
+std::string rotated(int head_dim) {
+  return head_dim <= 256 ? kRope
+                         : "query rope(dims = 16) key rope(dims = 8, pairs = interleaved, start = 8) ";
+}
+
 }  // namespace
 
 std::vector<Case> shape_cases(CaseSet set) {
@@ -68,14 +74,14 @@ std::vector<Case> group_cases(CaseSet set) {
 
 std::vector<Case> head_dim_cases(CaseSet set) {
   std::vector<Case> cases;
-  for (int head_dim = 8; head_dim <= 256; head_dim += 8) {
-    constexpr int kQuick[] = {8, 16, 24, 40, 64, 72, 80, 96, 104, 128, 192, 256};
+  for (int head_dim = 8; head_dim <= 576; head_dim += 8) {
+    constexpr int kQuick[] = {8, 16, 24, 40, 64, 72, 80, 96, 104, 128, 192, 256, 320, 576};
     const bool quick = std::ranges::find(kQuick, head_dim) != std::end(kQuick);
     for (DType dtype : kDtypes) {
       const DType second = head_dim % 16 == 0 ? DType::f32 : DType::bf16;
       if (set == CaseSet::quick && (!quick || (dtype != DType::f16 && dtype != second))) continue;
       const std::string text =
-          program("wide", {.head_dim = head_dim, .dtype = dtype}, std::string(kRope) + "mask causal");
+          program("wide", {.head_dim = head_dim, .dtype = dtype}, rotated(head_dim) + "mask causal");
       cases.push_back(make_case(text, {1, 35, 70}));
       if (set == CaseSet::full) cases.push_back(make_case(text, {2, 129, 200}));
     }
@@ -87,17 +93,40 @@ std::vector<Case> value_dim_cases(CaseSet set) {
   struct Pair {
     int head_dim, v_head_dim;
   };
-  constexpr Pair kPairs[] = {{32, 24}, {24, 32}, {64, 128}, {128, 64}, {192, 128}, {8, 256}, {256, 8}};
+  constexpr Pair kPairs[] = {{32, 24}, {24, 32}, {64, 128},  {128, 64}, {192, 128},
+                             {8, 256}, {256, 8}, {576, 512}, {72, 328}, {264, 16}};
   std::vector<Case> cases;
   for (const Pair& pair : kPairs)
     for (DType dtype : kDtypes) {
       if (set == CaseSet::quick && (dtype == DType::bf16 || (dtype == DType::f32 && pair.head_dim > 64)))
         continue;
       const Dims dims{.head_dim = pair.head_dim, .v_head_dim = pair.v_head_dim, .dtype = dtype};
-      cases.push_back(make_case(program("uneven", dims, std::string(kRope) + "mask causal"), {1, 20, 45}));
+      cases.push_back(make_case(
+          program("uneven", dims, rotated(std::max(pair.head_dim, pair.v_head_dim)) + "mask causal"),
+          {1, 20, 45}));
       if (set == CaseSet::full)
         cases.push_back(make_case(program("uneven", dims, "mask window(50)"), {2, 130, 130}));
     }
+  // Values in parts, with all that touches them: outputs, what is not finite, shares of the keys, storage.
+  const Dims wide{.heads = 4, .kv_heads = 1, .head_dim = 40, .v_head_dim = 520, .dtype = DType::bf16};
+  for (const char* body : {
+           "param sink : f32[heads] mask causal normalize softmax(sink = sink[h])",
+           "param z : f32[batch, heads, sq, v_head_dim] mask causal output gated(z[b, h, i, d])",
+           "mask window(9) normalize sigmoid output x * (1 + 0.01 * d)",
+           "output max_logit",
+       })
+    cases.push_back(make_case(program("parted", wide, body), {2, 20, 45}));
+  Case c = make_case(program("parted", wide, "mask window(12)"), {1, 30, 50});
+  c.data = Data::poison_seen;
+  cases.push_back(c);
+  c.layout = Layout::odd;
+  cases.push_back(c);
+  cases.push_back(make_case(program("parted", wide, ""), {1, 1, 700}));
+  const Dims latent{.heads = 8, .kv_heads = 1, .head_dim = 576, .v_head_dim = 512, .dtype = DType::bf16};
+  cases.push_back(make_case(program("latent", latent, "mask causal"), {2, 1, 600}));
+  c = make_case(program("latent", latent, "storage ragged, paged(page_size = 16) mask causal"), {});
+  set_lengths(c, {{1, 40}, {5, 19}});
+  cases.push_back(c);
   return cases;
 }
 

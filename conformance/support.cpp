@@ -20,7 +20,9 @@ struct HeadDims {
 std::vector<HeadDims> all_head_dims() {
   std::vector<HeadDims> all;
   for (int dim = 8; dim <= 256; dim += 8) all.push_back({dim, dim});
-  for (HeadDims dims : {HeadDims{192, 128}, {128, 192}, {32, 256}, {256, 32}}) all.push_back(dims);
+  for (HeadDims dims :
+       {HeadDims{192, 128}, {128, 192}, {32, 256}, {256, 32}, {320, 320}, {512, 512}, {576, 512}})
+    all.push_back(dims);
   return all;
 }
 

@@ -222,7 +222,8 @@ TEST_CASE("expressions in C++ equal expressions in text") {
       program.query([](Query x) { return -x * exp2(to_f32(x.i()) / 64) * rsqrt(x.d() + 1.0); })
           .score([&](Score x) { return x + slope[x.h()] * (x.j() - x.i()); })
           .score([&](Score x) { return x * gain() + clamp(bias(x.b(), x.i(), x.j()), -10, 10.0); })
-          .score([](Score x) { return tanh(x) + log(1 + abs(x)) - min(x, 3.0) * max(x, -2) / x.skv(); })
+          .score(
+              [](Score x) { return tanh(x) + log(1 + abs(x)) * erf(x) - min(x, 3.0) * max(x, -2) / x.skv(); })
           .mask([](Pair p) { return p.i() >= p.j() && (floor_div(p.i(), 8) == p.j() % 8 || p.b() != 1); })
           .mask([](Pair p) { return !(p.j() > p.i() - 2) || true; }),
       R"(attention free { heads 4 head_dim 32
@@ -232,7 +233,7 @@ TEST_CASE("expressions in C++ equal expressions in text") {
   query -x * exp2(to_f32(i) / 64) * rsqrt(d + 1.0)
   score x + slope[h] * (j - i)
   score x * gain + clamp(bias[b, i, j], -10, 10.0)
-  score tanh(x) + log(1 + abs(x)) - min(x, 3.0) * max(x, -2) / skv
+  score tanh(x) + log(1 + abs(x)) * erf(x) - min(x, 3.0) * max(x, -2) / skv
   mask i >= j && (i // 8 == j % 8 || b != 1)
   mask !(j > i - 2) || true
 })");

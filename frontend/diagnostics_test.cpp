@@ -116,7 +116,7 @@ t.attn:3:23: error[syntax.expected]: expected an operator or the next line, foun
     kv_heads x
              ^)"},
     {R"(v_head_dim 20)",
-     R"(t.attn:3:14: error[program.head-dim]: v_head_dim is 20; it must be a multiple of 8 between 8 and 256
+     R"(t.attn:3:14: error[program.head-dim]: v_head_dim is 20; it must be a multiple of 8 between 8 and 576
     v_head_dim 20
                ^~
   fix: pad the tensors to 24)"},
@@ -428,11 +428,11 @@ constexpr Mistake kTexts[] = {
      R"(t.attn:1:21: error[program.heads]: heads is 70000; it must lie between 1 and 65535
   attention t { heads 70000 head_dim 32 }
                       ^~~~~)"},
-    {"attention t { heads 4 head_dim 512 }",
-     R"(t.attn:1:32: error[program.head-dim]: head_dim is 512; it must be a multiple of 8 between 8 and 256
-  attention t { heads 4 head_dim 512 }
+    {"attention t { heads 4 head_dim 584 }",
+     R"(t.attn:1:32: error[program.head-dim]: head_dim is 584; it must be a multiple of 8 between 8 and 576
+  attention t { heads 4 head_dim 584 }
                                  ^~~
-  fix: use 256)"},
+  fix: use 576)"},
     {"attention t { heads 4 head_dim 32",
      R"(t.attn:1:34: error[syntax.expected]: expected '}', found the end of the text
   attention t { heads 4 head_dim 32

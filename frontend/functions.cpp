@@ -15,6 +15,17 @@ Value integer(Values x) {
   return apply(op, {x[0], x[1]});
 }
 
+// To 1.5e-7, absolute: Abramowitz and Stegun, Handbook of Mathematical Functions (1964), 7.1.26.
+Value erf(Values x) {
+  const Value z = to_f32(x[0]), a = abs(z);
+  const Value t = 1.0 / (1.0 + 0.3275911 * a);
+  Value sum = 1.061405429;
+  for (double coefficient : {-1.453152027, 1.421413741, -0.284496736, 0.254829592})
+    sum = sum * t + coefficient;
+  const Value y = 1.0 - sum * t * exp(-(a * a));
+  return select(z < 0.0, -y, y);
+}
+
 constexpr Function kFunctions[] = {
     {"abs", "n", [](Values x) { return abs(x[0]); }},
     {"min", "nn", [](Values x) { return min(x[0], x[1]); }},
@@ -28,6 +39,7 @@ constexpr Function kFunctions[] = {
     {"sqrt", "n", real<ScalarOp::sqrt>},
     {"rsqrt", "n", real<ScalarOp::rsqrt>},
     {"tanh", "n", real<ScalarOp::tanh>},
+    {"erf", "n", erf},
     {"sin", "n", real<ScalarOp::sin>},
     {"cos", "n", real<ScalarOp::cos>},
     {"bit_and", "ii", integer<ScalarOp::bit_and>},

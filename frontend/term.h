@@ -57,6 +57,7 @@ class Term {
   friend Term sqrt(const Term& x) { return call("sqrt", {x}); }
   friend Term rsqrt(const Term& x) { return call("rsqrt", {x}); }
   friend Term tanh(const Term& x) { return call("tanh", {x}); }
+  friend Term erf(const Term& x) { return call("erf", {x}); }
   friend Term sin(const Term& x) { return call("sin", {x}); }
   friend Term cos(const Term& x) { return call("cos", {x}); }
   friend Term bit_and(const Term& a, const Term& b) { return call("bit_and", {a, b}); }

@@ -15,6 +15,7 @@ struct Schedule {
   int rows_per_warp = 16;
   bool query_in_registers = false;  // query operands are loaded once, not every step
   CopyKind copy = CopyKind::direct;
+  int value_columns = 0;  // columns of values and outputs that a workgroup takes; 0: all
   int vector_bytes = 16;  // global access width; the element size when pointers or strides are not aligned
   // Programs with roles: block_q = groups * 64 rows, warps = 4 * (groups + 1), or 4 more that transform
   // queries.

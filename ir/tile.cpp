@@ -181,7 +181,7 @@ TileProgram& TileProgram::operator=(TileProgram&& other) noexcept = default;
 TileProgram::~TileProgram() = default;
 
 int TileProgram::head_groups() const {
-  return rows ? (rows->all_heads + rows->heads - 1) / rows->heads : info.heads;
+  return rows ? (rows->all_heads + rows->heads - 1) / rows->heads : info.heads * value_parts();
 }
 
 namespace {

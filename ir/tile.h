@@ -356,8 +356,8 @@ struct Statement {
                             TileLoop, Roles, WorkItems, Doubt, Turn, MapSlot>;
   Kind kind;
 
-  // Compiled once, in tile_statement.cpp: copies and destruction of so many alternatives are the larger part of
-  // compiling a pass.
+  // Compiled once, in tile_statement.cpp: copies and destruction of so many alternatives are the larger part
+  // of compiling a pass.
   template <class Alternative>
   Statement(Alternative alternative);  // NOLINT(google-explicit-constructor): a Let is a statement
   Statement(const Statement& other);
@@ -452,6 +452,11 @@ struct TileProgram {
   const Tile& tile(TileId id) const { return tiles.at(std::size_t(id.value)); }
   const Channel& channel(ChannelId id) const { return channels.at(std::size_t(id.value)); }
   int threads() const { return schedule.warps * target.warp_size; }
+  // Values and outputs too wide for one workgroup: several compute the same weights, each for columns of its
+  // own, from the scalar "value_begin" on. The last may begin before the one ahead of it ends; both write the
+  // same there.
+  int value_columns() const { return schedule.value_columns > 0 ? schedule.value_columns : info.v_head_dim; }
+  int value_parts() const { return (info.v_head_dim + value_columns() - 1) / value_columns(); }
   // Workgroups side by side for one batch entry and tile of rows.
   int head_groups() const;
   // Whether workgroups take rows of keys, not of queries.
@@ -459,12 +464,12 @@ struct TileProgram {
 };
 
 // Workgroups are numbered block = (b * heads + h) * q_tiles + t, longest tiles first (t counts down);
-// q_tiles = ceil(sq / block_q). With `rows`, h counts groups of heads and t tiles of rows, upwards. Ragged:
-// block = h * q_tiles + t, where sequence b has the tiles from cu_seqlens_q[b] / block_q + b on, of q_tiles =
-// total_q / block_q + batch, which is enough for any division into sequences; for rows of keys the same with
-// theirs. A launch
-// uses grid (min(n, max_grid_x), ceil(n / max_grid_x), 1) and the kernel returns when block >= n. A program
-// with roles is launched with min(n, compute_units) workgroups.
+// q_tiles = ceil(sq / block_q). With value parts h counts those of every head. With `rows`, h counts groups
+// of heads and t tiles of rows, upwards. Ragged: block = h * q_tiles + t, where sequence b has the tiles from
+// cu_seqlens_q[b] / block_q + b on, of q_tiles = total_q / block_q + batch, which is enough for any division
+// into sequences; for rows of keys the same with theirs. A launch uses grid (min(n, max_grid_x), ceil(n /
+// max_grid_x), 1) and the kernel returns when block >= n. A program with roles is launched with min(n,
+// compute_units) workgroups.
 
 // Bytes of a shared tile (of one slot), a multiple of 16; and of the workgroup's flag beside the tiles.
 int shared_bytes(const Tile& tile);

@@ -8,7 +8,7 @@
 namespace attnfuse {
 namespace {
 
-constexpr int kMinHeadDim = 8, kMaxHeadDim = 256, kHeadDimStep = 8;
+constexpr int kMinHeadDim = 8, kMaxHeadDim = 576, kHeadDimStep = 8;
 constexpr int kMaxHeads = 65535;
 constexpr std::int64_t kMaxExtent = INT32_MAX;
 

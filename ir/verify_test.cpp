@@ -71,16 +71,16 @@ TEST_CASE("kv_heads must divide heads") {
         "spec.attn:1:11: error[program.kv-heads]: kv_heads is 0, " + wanted);
 }
 
-TEST_CASE("head dims are multiples of 8 up to 256") {
+TEST_CASE("head dims are multiples of 8 up to 576") {
   const std::string head_dim = "spec.attn:1:11: error[program.head-dim]: head_dim is ";
-  const std::string rule = "; it must be a multiple of 8 between 8 and 256\n  fix: ";
+  const std::string rule = "; it must be a multiple of 8 between 8 and 576\n  fix: ";
   const auto of = [](int dim) {
     return complaint(with_info([&](ProgramInfo& info) { info.head_dim = dim; }));
   };
   CHECK(of(8) == "");
-  CHECK(of(256) == "");
+  CHECK(of(576) == "");
   CHECK(of(100) == head_dim + "100" + rule + "pad the tensors to 104");
-  CHECK(of(264) == head_dim + "264" + rule + "use 256");
+  CHECK(of(584) == head_dim + "584" + rule + "use 576");
   CHECK(of(0) == head_dim + "0" + rule + "use 8");
   CHECK(of(-8) == head_dim + "-8" + rule + "use 8");
   CHECK(complaint(with_info([](ProgramInfo& info) { info.v_head_dim = 63; })) ==

@@ -38,9 +38,11 @@ class Planner {
   ForwardTiles plan() {
     const int key_step = unit_.transposed ? unit_.m : unit_.n;
     const int head = round_up(info_.head_dim, unit_.k);
-    const int v_head = round_up(info_.v_head_dim, std::max(key_step, unit_.is_fma() ? kLanesPerRow : 1));
+    const int columns = schedule_.value_columns > 0 ? schedule_.value_columns : info_.v_head_dim;
+    const int v_head = round_up(columns, std::max(key_step, unit_.is_fma() ? kLanesPerRow : 1));
     const int block_q = schedule_.block_q, block_k = schedule_.block_k;
     const TileDim query{Axis::i, "q_begin"}, key{Axis::j, "k_begin"}, dim{Axis::d, ""};
+    const TileDim value_dim{Axis::d, columns < info_.v_head_dim ? "value_begin" : ""};
 
     // Query operands that lie in whole chunks come straight from global memory; others are spread by way of
     // shared.
@@ -55,11 +57,11 @@ class Planner {
     if (!whole_chunks) plan_.query = shared("q_shared", info_.dtype, block_q, head, query, dim);
     plan_.key = shared("k_shared", info_.dtype, block_k, head, key, dim);
     // Transposed units read values as rows of keys, so that four to eight keys are one access.
-    plan_.value = shared("v_shared", info_.dtype, block_k, v_head, key, dim, unit_.transposed);
+    plan_.value = shared("v_shared", info_.dtype, block_k, v_head, key, value_dim, unit_.transposed);
     const FragmentLayout rows = rows_of_threads(target_, schedule_, block_k);
     if (unit_.opaque) {
       plan_.scores = opaque("s_matrix", DType::f32, block_q, block_k, query, key);
-      plan_.output = opaque("o", DType::f32, block_q, v_head, query, dim);
+      plan_.output = opaque("o", DType::f32, block_q, v_head, query, value_dim);
       plan_.scores_shared = shared("s_shared", DType::f32, block_q, block_k, query, key);
       plan_.scores_rows = registers("s", DType::f32, block_q, block_k, query, key, rows);
       plan_.row_factor_shared = shared("row_factor_shared", DType::f32, block_q, 1, query, key);
@@ -68,7 +70,7 @@ class Planner {
       plan_.scores = registers("s", DType::f32, block_q, block_k, query, key,
                                fma ? rows : accumulator_layout(unit_, schedule_, block_k));
       plan_.output = registers(
-          "o", DType::f32, block_q, v_head, query, dim,
+          "o", DType::f32, block_q, v_head, query, value_dim,
           fma ? rows_of_threads(target_, schedule_, v_head) : accumulator_layout(unit_, schedule_, v_head));
       plan_.scores_rows = plan_.scores;
     }

@@ -124,7 +124,12 @@ class PortableLowering : public ForwardLowering {
     } else {
       add(body, Store{plan_.output, "o", q_begin, sq, plan_.scores_shared});
     }
-    store_rows(body, q_begin);
+    Body rows;
+    store_rows(rows, q_begin);
+    if (program_.value_parts() == 1)
+      body.insert(body.end(), rows.begin(), rows.end());
+    else  // all parts have them
+      add(body, If{op(ScalarOp::ieq, {scalar("value_begin"), i32(0)}), rows});
     if (!masked_ || has_output()) return;
     add(body, Barrier{});
     add(body, restore);

@@ -104,8 +104,8 @@ class Model {
   }
 
   double attention(bool fuse_query, bool fuse_key) const {
-    const double query = fuse_query ? query_ : 0;
-    const double keys = fuse_key ? tiles_ * schedule_.block_k * info_.head_dim : 0;
+    const double query = fuse_query ? query_ * parts() : 0;
+    const double keys = fuse_key ? tiles_ * parts() * schedule_.block_k * info_.head_dim : 0;
     const double work = (query > 0 ? query * fused_operations(graph_, TensorRole::query) : 0) +
                         (keys > 0 ? keys * fused_operations(graph_, TensorRole::key) : 0);
     const double alone = plain();
@@ -130,6 +130,10 @@ class Model {
 
  private:
   static double micro(double seconds) { return seconds * 1e6; }
+  // Workgroups that compute the same scores.
+  double parts() const {
+    return schedule_.value_columns > 0 ? std::ceil(double(info_.v_head_dim) / schedule_.value_columns) : 1;
+  }
   double scalar() const { return rates_.scalar_tops * 1e12; }
   double memory() const { return rates_.memory_gbps * 1e9; }
 
@@ -151,7 +155,7 @@ class Model {
     const double share = schedule_.groups > 0 ? rates_.pipeline_share : rates_.portable_share;
     const double scores = tiles_ * schedule_.block_q * schedule_.block_k;
     const double products =
-        2 * scores * (info_.head_dim + info_.v_head_dim) / (share * rates_.matrix_tflops * 1e12);
+        2 * scores * (parts() * info_.head_dim + info_.v_head_dim) / (share * rates_.matrix_tflops * 1e12);
     const double values = batch_ * info_.v_head_dim * (info_.kv_heads * skv_ + info_.heads * sq_);
     const double traffic = bytes_ * (query_ + key_ + values) / memory();
     return std::max({products, scores / (rates_.special_tops * 1e12), traffic}) / busy_ / schedule_.speed;

@@ -21,8 +21,8 @@ int row_quantum(const MatrixUnit& unit, const Target& target) {
   return unit.opaque ? std::max(rows, target.warp_size / 4) : rows;
 }
 
-int key_quantum(const MatrixUnit& unit) {
-  if (unit.is_fma()) return 8;
+int key_quantum(const MatrixUnit& unit, DType dtype) {
+  if (unit.is_fma()) return dtype == DType::f32 ? 4 : 8;  // pairs of 16 bits share a register
   return std::max(unit.k, unit.transposed ? unit.m : unit.n);
 }
 
@@ -151,6 +151,56 @@ Footprint footprint(const ProgramInfo& info, const Target& target, const Schedul
 
 namespace {
 
+// Workgroups can divide the columns of values where each needs only its own: nothing pairs or sums them.
+bool divides_values(const Graph& graph) {
+  const NodeId attend = find<Attend>(graph);
+  if (as<Input>(graph.node(graph.operand(attend, 1))) == nullptr) return false;
+  const std::vector<NodeId> before = cone(graph, {attend});
+  return std::ranges::all_of(cone(graph, {graph.operand(graph.output("o"), 0)}), [&](NodeId id) {
+    const bool reads_others = as<Partner>(graph.node(id)) || as<Reduce>(graph.node(id));
+    return !reads_others || std::ranges::find(before, id) != before.end();
+  });
+}
+
+// The widest head dims that common tiles are for.
+constexpr int kCommonHeadDim = 256;
+
+// The best tiles for head dims that fit no other way: small steps, and workgroups that divide the values.
+std::optional<Schedule> narrow(const Graph& graph, const Target& target, int vector_bytes) {
+  const ProgramInfo& info = graph.info();
+  const MatrixUnit& unit = matrix_unit(target, info.dtype);
+  const bool has_operands = !unit.is_fma() && !unit.opaque, divides = divides_values(graph);
+  const int rows = row_quantum(unit, target);
+  std::optional<Schedule> best;
+  double most = 0;
+  for (int columns : {info.v_head_dim, 256, 192, 160, 128, 96, 64, 32})
+    for (int block_k : {4, 8, 16, 32, 64})
+      for (int warps : {1, 2, 4, 8})
+        for (int repeat : {1, 2, 4})
+          for (bool in_registers : {false, true}) {
+            if (columns > info.v_head_dim || (columns < info.v_head_dim && !divides)) continue;
+            if (block_k % key_quantum(unit, info.dtype) != 0 || (unit.is_fma() && block_k > 32)) continue;
+            if (in_registers && !has_operands) continue;
+            Schedule schedule = with(target, block_k, warps, rows * repeat, vector_bytes);
+            schedule.source = "derived";
+            schedule.query_in_registers = in_registers;
+            if (columns < info.v_head_dim) schedule.value_columns = columns;
+            Footprint need = footprint(info, target, schedule);
+            if (schedule.block_q > 128 || !fits(need, target)) continue;
+            // What few threads hold of a wide tile on its way.
+            need.registers +=
+                block_k * std::max(info.head_dim, columns) * size_in_bytes(info.dtype) / 4 / need.threads;
+            if (schedule.copy == CopyKind::staged && !fits(need, target)) schedule.copy = CopyKind::direct;
+            // Scores are computed once for each part.
+            const int parts = (info.v_head_dim + columns - 1) / columns;
+            const double worth = value_of(schedule) / (parts * (info.head_dim + columns));
+            if (worth <= most) continue;
+            most = worth;
+            best = schedule;
+          }
+  return best;
+}
+
 // The portable schedule: a row of the table, else the best of all that fit.
 std::optional<Schedule> portable(const Graph& graph, const Target& target, int vector_bytes) {
   const ProgramInfo& info = graph.info();
@@ -164,18 +214,19 @@ std::optional<Schedule> portable(const Graph& graph, const Target& target, int v
     schedule.source = "table";
     if (fits_program(info, target, schedule)) return schedule;
   }
+  if (head > kCommonHeadDim) return narrow(graph, target, vector_bytes);
   std::optional<Schedule> best;
   const int rows = row_quantum(unit, target);
   for (int block_k : {8, 16, 32, 64, 128})
     for (int warps : {1, 2, 4, 8})
       for (int repeat : {1, 2, 4}) {
-        if (block_k % key_quantum(unit) != 0 || (unit.is_fma() && block_k > 32)) continue;
+        if (block_k % key_quantum(unit, info.dtype) != 0 || (unit.is_fma() && block_k > 32)) continue;
         Schedule schedule = with(target, block_k, warps, rows * repeat, vector_bytes);
         schedule.source = "derived";
         if (schedule.block_q > 128 || !fits_program(info, target, schedule)) continue;
         if (!best || value_of(schedule) > value_of(*best)) best = schedule;
       }
-  return best;
+  return best ? best : narrow(graph, target, vector_bytes);
 }
 
 }  // namespace
@@ -219,7 +270,11 @@ Result<std::vector<Schedule>> schedule_choices(const Graph& graph, const Target&
       fmt::format("no tile of head_dim {} (values {}) in {} fits {}: {} bytes of shared memory, {} registers",
                   info.head_dim, info.v_head_dim, name(info.dtype), target.name, target.shared_bytes,
                   target.registers_per_thread),
-      info.where, "use a smaller head_dim or a target with more shared memory"};
+      info.where,
+      divides_values(graph)
+          ? "use a smaller head_dim or a target with more shared memory"
+          : "use a smaller head_dim or a target with more shared memory; values may be wider "
+            "without transform, and outputs that nothing pairs or sums along d"};
 }
 
 Result<Schedule> choose_schedule(const Graph& graph, const Target& target, int vector_bytes,

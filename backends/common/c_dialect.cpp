@@ -173,7 +173,7 @@ void CDialect::put(TileWriter& writer, const Put& put) const {
   const Tile& to = writer.tile(channel.tile);
   const TileProgram& program = writer.program();
   const TensorInfo& source = program.expressions.tensor(channel.source);
-  const int extent = source.role == TensorRole::value ? program.info.v_head_dim : program.info.head_dim;
+  const int extent = source.role == TensorRole::value ? program.value_columns() : program.info.head_dim;
   const std::string position = source.role == TensorRole::query ? "i" : "j";
   const std::string element = std::string(name(to.type));
   const std::string limit = writer.scalar(put.row_limit), first = writer.scalar(put.first_row);
@@ -257,7 +257,7 @@ void CDialect::store(TileWriter& writer, const Store& store) const {
   out.line(fmt::format("const int i = {} + {}, d = {};", writer.scalar(store.first_row),
                        writer.position(from, TileAxis::row, "r"), writer.position(from, TileAxis::col, "r")));
   std::string inside = fmt::format("i < {}", writer.scalar(store.row_limit));
-  if (from.cols > program.info.v_head_dim) inside += fmt::format(" && d < {}", program.info.v_head_dim);
+  if (from.cols > program.value_columns()) inside += fmt::format(" && d < {}", program.value_columns());
   out.open(fmt::format("if ({})", inside));
   out.line(
       fmt::format("*reinterpret_cast<af_u32*>(reinterpret_cast<{}*>(args.{}_ptr) + {}_base + af_i64(i) * "

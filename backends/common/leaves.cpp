@@ -118,7 +118,7 @@ struct SourceRows {
 SourceRows source_rows(const TileProgram& program, const Channel& channel) {
   const TensorInfo& source = program.expressions.tensor(channel.source);
   return {source, source.role == TensorRole::query ? "i" : "j",
-          source.role == TensorRole::value ? program.info.v_head_dim : program.info.head_dim};
+          source.role == TensorRole::value ? program.value_columns() : program.info.head_dim};
 }
 
 void define_row_base(TileWriter& writer, const SourceRows& rows) {
@@ -222,7 +222,7 @@ std::map<NodeId, std::string> TileWriter::reductions(const std::vector<NodeId>& 
                                                      const TensorInfo& source, const std::string& row,
                                                      const RowPart* part) {
   const Graph& graph = program_.expressions;
-  const int extent = source.role == TensorRole::value ? program_.info.v_head_dim : program_.info.head_dim;
+  const int extent = source.role == TensorRole::value ? program_.value_columns() : program_.info.head_dim;
   std::map<NodeId, std::string> names;
   const auto load = [&](const std::string& d) {
     return dialect_.load_global(source.name, source.dtype, fmt::format("{} + {}", row, d));
@@ -325,7 +325,7 @@ void TileWriter::store_elements(const Store& store) {
                                store.output, "s");
   if (!is_vector) {
     out_.line(fmt::format("const int d = {};", position(from, TileAxis::col, "r")));
-    if (from.cols > program_.info.v_head_dim) inside += fmt::format(" && d < {}", program_.info.v_head_dim);
+    if (from.cols > program_.value_columns()) inside += fmt::format(" && d < {}", program_.value_columns());
     at += " + d";
   }
   out_.open(fmt::format("if ({})", inside));

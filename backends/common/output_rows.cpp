@@ -42,7 +42,7 @@ void TileWriter::write(const Restore& s) {
     else
       dialect_.store_global(out_, s.output, info.dtype, at, value);
   };
-  open_rolled(fmt::format("for (int d = thread; d < {}; d += {})", info.v_head_dim, threads()));
+  open_rolled(fmt::format("for (int d = thread; d < {}; d += {})", program_.value_columns(), threads()));
   if (to_registers) {
     open_rolled(
         in_place ? fmt::format("for (int i = {0}; i < {0} + {1}; ++i)", scalar(s.first_row), tile(s.to).rows)
@@ -87,8 +87,8 @@ void TileWriter::open_elements(const Tile& tile, NodeId row_limit) {
                         register_position(tile, TileAxis::row, "r"),
                         register_position(tile, TileAxis::col, "r")));
   std::string outside = limit.empty() ? "" : fmt::format("i >= {}", limit);
-  if (tile.cols > program_.info.v_head_dim)
-    outside += fmt::format("{}d >= {}", outside.empty() ? "" : " || ", program_.info.v_head_dim);
+  if (tile.cols > program_.value_columns())
+    outside += fmt::format("{}d >= {}", outside.empty() ? "" : " || ", program_.value_columns());
   if (!outside.empty()) out_.line(fmt::format("if ({}) continue;", outside));
 }
 void TileWriter::close_elements() {

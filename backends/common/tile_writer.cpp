@@ -61,28 +61,38 @@ void TileWriter::size_scalars() {
 
 // Which tile this workgroup computes, where its heads start, and where each thread's rows and columns are.
 void TileWriter::workgroup_scalars() {
-  const ProgramInfo& info = program_.info;
+  const int heads = program_.head_groups();
   size_scalars();
-  if (info.storage.ragged) {
-    out_.line(fmt::format("if (block >= {} * q_tiles) return;", info.heads));
+  if (program_.info.storage.ragged) {
+    out_.line(fmt::format("if (block >= {} * q_tiles) return;", heads));
     out_.comment("longest rows first");
-    out_.line("const int h = block / q_tiles, place = q_tiles - 1 - block % q_tiles;");
+    out_.line("const int place = q_tiles - 1 - block % q_tiles;");
+    define_head("block / q_tiles");
     body(program_.sequence.find);
     body(program_.sequence.measure);
     out_.line("if (q_begin < 0 || q_begin >= sq) return;");
   } else {
-    out_.line(fmt::format("if (block >= batch * {} * q_tiles) return;", info.heads));
+    out_.line(fmt::format("if (block >= batch * {} * q_tiles) return;", heads));
     out_.comment("longest rows first");
     out_.line(
         fmt::format("const int q_begin = (q_tiles - 1 - block % q_tiles) * {};", program_.schedule.block_q));
-    out_.line(fmt::format("const int h = block / q_tiles % {};", info.heads));
-    define_entry(fmt::format("block / q_tiles / {}", info.heads));
+    define_head(fmt::format("block / q_tiles % {}", heads));
+    define_entry(fmt::format("block / q_tiles / {}", heads));
     body(program_.sequence.measure);
   }
   head_offsets();
   std::vector<const Tile*> tiles;
   for (const Tile& tile : program_.tiles) tiles.push_back(&tile);
   declare_tiles(tiles);
+}
+
+void TileWriter::define_head(const std::string& at) {
+  const int parts = program_.value_parts(), columns = program_.value_columns();
+  if (parts == 1) return out_.line(fmt::format("const int h = {};", at));
+  out_.comment(fmt::format("one of {} workgroups for a tile: {} columns of the values", parts, columns));
+  out_.line(fmt::format("const int head_part = {};", at));
+  out_.line(fmt::format("const int h = head_part / {0}, value_begin = af_imin(head_part % {0} * {1}, {2});",
+                        parts, columns, program_.info.v_head_dim - columns));
 }
 
 // The batch entry; that of outputs, where shares of keys have their own.
@@ -129,7 +139,8 @@ void TileWriter::define_base(const std::string& tensor, const char* head) {
   const bool is_output =
       std::ranges::any_of(program_.outputs, [&](const OutputInfo& output) { return output.name == tensor; });
   const RowMap map = row_map_of(tensor);
-  const std::string of_head = fmt::format("{} * args.{}_stride_h", dialect_.int64(head), tensor);
+  std::string of_head = fmt::format("{} * args.{}_stride_h", dialect_.int64(head), tensor);
+  if (program_.value_parts() > 1 && has_value_columns(tensor)) of_head += " + value_begin";
   switch (map.kind) {
     case RowMap::Kind::entry:
       return out_.line(fmt::format("const af_i64 {} = {} * args.{}_stride_b + {};", base_of(tensor),
@@ -140,6 +151,13 @@ void TileWriter::define_base(const std::string& tensor, const char* head) {
     case RowMap::Kind::pages:
       return out_.line(fmt::format("const af_i64 {} = {};", base_of(tensor), of_head));
   }
+}
+
+bool TileWriter::has_value_columns(const std::string& tensor) const {
+  for (const OutputInfo& output : program_.outputs)
+    if (output.name == tensor) return output.has_dim;
+  const TensorId id = program_.expressions.find_tensor(tensor);
+  return id.valid() && program_.expressions.tensor(id).role == TensorRole::value;
 }
 
 RowMap TileWriter::row_map_of(const std::string& tensor) const {

@@ -79,6 +79,9 @@ class TileWriter {
   void declare_tiles(const std::vector<const Tile*>& tiles);
   // b, and entry_b where outputs have entries for shares of the keys; from the number of that entry.
   void define_entry(const std::string& at);
+  // h, and value_begin where workgroups divide the columns of values; from the number among all of these.
+  void define_head(const std::string& at);
+  bool has_value_columns(const std::string& tensor) const;
   std::string entry_of_output() const;
   // The head of keys and values, and where the heads of tensors (of all, or these) start; reads h and b.
   void head_offsets(const std::set<std::string>* tensors = nullptr);

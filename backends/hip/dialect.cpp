@@ -100,7 +100,7 @@ void HipDialect::put(TileWriter& writer, const Put& put) const {
   if (!is_staged(writer, channel)) return CDialect::put(writer, put);
   const Tile& to = writer.tile(channel.tile);
   const TensorInfo& source = program.expressions.tensor(channel.source);
-  const int extent = source.role == TensorRole::value ? program.info.v_head_dim : program.info.head_dim;
+  const int extent = source.role == TensorRole::value ? program.value_columns() : program.info.head_dim;
   const std::string first = writer.scalar(put.first_row), limit = writer.scalar(put.row_limit);
   const Stage stage = stage_of(writer, channel);
   SourceWriter& out = writer.out();
@@ -267,7 +267,7 @@ void HipDialect::store(TileWriter& writer, const Store& store) const {
   out.line(fmt::format("const int i = {} + {}, d = {};", writer.scalar(store.first_row),
                        writer.position(from, TileAxis::row, "r"), writer.position(from, TileAxis::col, "r")));
   std::string inside = fmt::format("i < {}", writer.scalar(store.row_limit));
-  if (from.cols > program.info.v_head_dim) inside += fmt::format(" && d < {}", program.info.v_head_dim);
+  if (from.cols > program.value_columns()) inside += fmt::format(" && d < {}", program.value_columns());
   out.line(
       fmt::format("if ({}) af_store_chunk_{}(reinterpret_cast<{}*>(args.{}_ptr) + {} + af_i64(i) * "
                   "args.{}_stride_s + d, {} + r);",

@@ -57,7 +57,7 @@ void GlslDialect::put(TileWriter& writer, const Put& put) const {
   SourceWriter& out = writer.out();
   const Tile& to = writer.tile(channel.tile);
   const TensorInfo& source = program_.expressions.tensor(channel.source);
-  const int extent = source.role == TensorRole::value ? program_.info.v_head_dim : program_.info.head_dim;
+  const int extent = source.role == TensorRole::value ? program_.value_columns() : program_.info.head_dim;
   const std::string position = source.role == TensorRole::query ? "i" : "j";
   const std::string first = writer.scalar(put.first_row), limit = writer.scalar(put.row_limit);
   const int per_row = to.cols / chunk, chunks = to.rows * per_row, threads = program_.threads();
@@ -134,7 +134,7 @@ void GlslDialect::store(TileWriter& writer, const Store& store) const {
   if (from.cols == 1 || via == nullptr || via->cols < from.cols) return writer.store_elements(store);
   SourceWriter& out = writer.out();
   const DType type = program_.info.dtype;
-  const int cols = program_.info.v_head_dim;
+  const int cols = program_.value_columns();
   const int chunk = program_.schedule.vector_bytes < kChunkBytes ? 1 : kChunkBytes / size_in_bytes(type);
   out.line(barrier(Scope::workgroup));
   writer.open_registers(std::get<FragmentLayout>(from.layout).register_count());

@@ -173,7 +173,7 @@ void CooperativeDialect::store(TileWriter& writer, const Store& store) const {
                          first));
     out.line(fmt::format("const int i = {} + row;", writer.scalar(store.first_row)));
     std::string inside = fmt::format("i < {}", writer.scalar(store.row_limit));
-    if (first + cols > program.info.v_head_dim) inside += fmt::format(" && d < {}", program.info.v_head_dim);
+    if (first + cols > program.value_columns()) inside += fmt::format(" && d < {}", program.value_columns());
     out.open(fmt::format("if ({})", inside));
     const std::string at = fmt::format("{} + {} * args.{}_stride_s + d", TileWriter::base_of(store.output),
                                        int64("i"), store.output);

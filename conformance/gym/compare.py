@@ -13,13 +13,11 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 SKIPPED = 77
 try:
     import torch
-    import torch.nn.functional as F
     from torch.nn.attention.flex_attention import noop_mask
 
     from attn_gym import masks as gym_masks
@@ -80,7 +78,6 @@ def documents(lengths):
 def rows(q, k):
     """All rows; q and k are drawn for the longest, with as many heads of keys as of queries."""
     causal = masks.causal_mask
-    gelu = partial(F.gelu, approximate="tanh")
     yield Row("causal", 130, 130, causal)
     yield Row("sliding_window", 130, 130, masks.generate_sliding_window(12))
     yield Row("dilated_window", 130, 130, masks.generate_dilated_sliding_window(12, 3))
@@ -144,7 +141,7 @@ def rows(q, k):
     query_rope, key_rope = torch.randn(BATCH, HEADS, 130, 16), torch.randn(BATCH, 1, 130, 16)
     yield Row("mla_rope", 130, 130, causal, mods.generate_mla_rope_score_mod(query_rope, key_rope, HEADS, 0.25),
               tensors={"query_rope": query_rope, "key_rope": key_rope})
-    activation = mods.generate_activation_score_mod(gelu)
+    activation = mods.generate_activation_score_mod()
     yield Row("activation", 130, 130, score=activation)
     yield Row("activation_weights", 130, 130, score=activation,
               finish=lambda o, lse, v: mods.undo_softmax(o, lse, v.sum(-2, keepdim=True)))

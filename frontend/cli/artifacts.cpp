@@ -122,9 +122,10 @@ std::string launch_json(const TileProgram& program, const Binary* binary) {
       {"heads", program.head_groups()},
       {"block_q", program.schedule.block_q},
       {"max_grid_x", program.target.max_grid_x}};
-  json["schedule"] = {{"name", program.schedule.name},       {"source", program.schedule.source},
-                      {"block_q", program.schedule.block_q}, {"block_k", program.schedule.block_k},
-                      {"warps", program.schedule.warps},     {"alignment", program.schedule.vector_bytes}};
+  json["schedule"] = {{"name", program.schedule.name},           {"source", program.schedule.source},
+                      {"block_q", program.schedule.block_q},     {"block_k", program.schedule.block_k},
+                      {"warps", program.schedule.warps},         {"alignment", program.schedule.vector_bytes},
+                      {"value_columns", program.value_columns()}};
   json["params"]["bytes"] = program.param_bytes;
   for (const ParamField& field : program.params)
     json["params"]["fields"].push_back({{"name", field.name},

@@ -45,6 +45,9 @@ std::string schedule_text(const TileProgram& program) {
   text += fmt::format("products   {}, {} x {} x {}{}\n", program.unit.leaf, program.unit.m, program.unit.n,
                       program.unit.k, program.unit.transposed ? ", transposed" : "");
   text += fmt::format("keys       copied {}, {} bytes at a time\n", copy_text(s.copy), s.vector_bytes);
+  if (program.value_parts() > 1)
+    text += fmt::format("values     {} workgroups for each tile compute its scores, for {} columns each\n",
+                        program.value_parts(), program.value_columns());
   text += fmt::format("threads    {} of {}\n", f.threads, t.max_threads);
   text += fmt::format("shared     {} of {} bytes\n", f.shared_bytes, t.shared_bytes);
   text += fmt::format("registers  {} of {} a thread (estimate)\n", f.registers, t.registers_per_thread);
