@@ -43,7 +43,7 @@ TEST_CASE("what is refused is listed with its reason") {
 TEST_CASE("a target can emit every dtype and head dim, or says why not") {
   const Target target = all_targets().front();
   const auto matrix = support_matrix({target}, SupportDepth::source, nullptr);
-  CHECK(matrix.size() == 3 * 36);
+  CHECK(matrix.size() == 3 * 39);
   for (const SupportCell& cell : matrix) {
     CAPTURE(cell.head_dim);
     CHECK_MESSAGE(cell.state != State::broken, cell.message);

@@ -286,6 +286,40 @@ TEST_CASE("Dilated masks are sound, and single rows know their empty keys") {
   check(classified, {6, 12, 1, 1}, Wanted::exact_tiles);
 }
 
+TEST_CASE("Bits of positions are known as far as the ends of a tile agree") {
+  // A coordinate of an 8 x 8 image along a Morton curve: every second bit.
+  const auto coordinate = [](Graph& g, NodeId x, int first) {
+    NodeId sum = i32(g, 0);
+    for (int n = 0; n < 3; ++n) {
+      const NodeId bit = g.apply(Op::bit_and, {x, i32(g, 1 << (2 * n + first))});
+      sum = g.apply(Op::iadd, {sum, g.apply(Op::shift_right, {bit, i32(g, n + first)})});
+    }
+    return sum;
+  };
+  const Classified::Mask neighbours = [&](Graph& g) {
+    NodeId all = g.constant(1, ValueType::boolean);
+    for (int first : {0, 1}) {
+      const NodeId away = g.apply(Op::isub, {coordinate(g, row(g), first), coordinate(g, key(g), first)});
+      all = both(g, all, g.apply(Op::ile, {away, i32(g, 1)}));
+      all = both(g, all, g.apply(Op::ige, {away, i32(g, -1)}));
+    }
+    return all;
+  };
+  check_all(neighbours, Wanted::sound);
+  Classified classified(neighbours);
+  CHECK(classified.classes().has_holes);
+  check(classified, {64, 64, 4, 4}, Wanted::exact_tiles);  // squares of 2 x 2
+  check(classified, {64, 64, 16, 4}, Wanted::exact_tiles);
+  // Of either sign.
+  check_all(
+      [](Graph& g) {
+        const NodeId x = g.apply(Op::isub, {key(g), row(g)});
+        const NodeId low = g.apply(Op::ile, {g.apply(Op::bit_and, {x, i32(g, 12)}), i32(g, 4)});
+        return both(g, low, g.apply(Op::ilt, {g.apply(Op::shift_right, {x, i32(g, 2)}), i32(g, 2)}));
+      },
+      Wanted::sound);
+}
+
 TEST_CASE("What only data decides is never full and never empty by itself") {
   const Classified::Mask data = [](Graph& g) { return g.add(Gather{{1}}, {key(g)}); };
   check_all(data, Wanted::sound);

@@ -127,6 +127,8 @@ std::optional<TileRanges::Range> TileRanges::find_range(NodeId id) {
   if (apply->op == Op::imul) return product(x[0], x[1]);
   if (apply->op == Op::idiv) return quotient(x[0], x[1]);
   if (apply->op == Op::imod) return remainder(x[0], x[1]);
+  if (apply->op == Op::bit_and) return masked_bits(x[0], x[1]);
+  if (apply->op == Op::shift_right) return shifted_right(x[0], x[1]);
   if (apply->op == Op::imin || apply->op == Op::imax) return extremum(apply->op, x[0], x[1]);
   if (apply->op == Op::iselect) return choice(x[0], x[1], x[2]);
   return {};
@@ -167,6 +169,28 @@ std::optional<TileRanges::Range> TileRanges::remainder(NodeId x, NodeId y) {
   if (divisor && *divisor < 0) least = op(Op::iadd, {y, folder_.i32(1)}), most = zero;
   return Range{linear(op(Op::iselect, {same, op(Op::imod, {lo, y}), least})),
                linear(op(Op::iselect, {same, op(Op::imod, {hi, y}), most}))};
+}
+
+// What two numbers agree on down to the first bit that differs, all between them share; the bits from there
+// on may be anything. Masks of bits divide the curves that images are stored along.
+std::optional<TileRanges::Range> TileRanges::masked_bits(NodeId x, NodeId mask) {
+  const std::optional<double> kept = folder_.constant_of(mask);
+  const auto values = small_range(x);
+  if (!values || !kept || *kept < 0) return {};
+  const NodeId lo = node(values->lo), hi = node(values->hi);
+  NodeId open = op(Op::bit_xor, {lo, hi});
+  for (int shift : {1, 2, 4, 8, 16})
+    open = op(Op::bit_or, {open, op(Op::shift_right, {open, folder_.i32(shift)})});
+  const NodeId shared = op(Op::bit_and, {lo, op(Op::bit_not, {open})});
+  return Range{linear(op(Op::bit_and, {shared, mask})),
+               linear(op(Op::bit_and, {op(Op::bit_or, {shared, open}), mask}))};
+}
+
+std::optional<TileRanges::Range> TileRanges::shifted_right(NodeId x, NodeId amount) {
+  const auto values = small_range(x);
+  if (!values || !folder_.constant_of(amount)) return {};
+  return Range{linear(op(Op::shift_right, {node(values->lo), amount})),
+               linear(op(Op::shift_right, {node(values->hi), amount}))};
 }
 
 std::optional<TileRanges::Range> TileRanges::extremum(Op op, NodeId x, NodeId y) {

@@ -57,6 +57,8 @@ class TileRanges {
   std::optional<Range> product(NodeId x, NodeId y);
   std::optional<Range> quotient(NodeId x, NodeId y);
   std::optional<Range> remainder(NodeId x, NodeId y);
+  std::optional<Range> masked_bits(NodeId x, NodeId mask);
+  std::optional<Range> shifted_right(NodeId x, NodeId amount);
   std::optional<Range> extremum(ScalarOp op, NodeId x, NodeId y);
   std::optional<Range> choice(NodeId condition, NodeId x, NodeId y);
   std::optional<Range> element(NodeId gather);

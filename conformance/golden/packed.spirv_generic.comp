@@ -202,7 +202,8 @@ void main() {
   const int q_tiles = total_q / 128 + batch;
   if (block >= 4 * q_tiles) return;
   // longest rows first
-  const int h = block / q_tiles, place = q_tiles - 1 - block % q_tiles;
+  const int place = q_tiles - 1 - block % q_tiles;
+  const int h = block / q_tiles;
   int b = 0;
   int above = batch;
   // while above - b > 1

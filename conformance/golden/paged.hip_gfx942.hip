@@ -272,7 +272,8 @@ extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(512, 512))) voi
   const int q_tiles = total_q / 256 + batch;
   if (block >= 4 * q_tiles) return;
   // longest rows first
-  const int h = block / q_tiles, place = q_tiles - 1 - block % q_tiles;
+  const int place = q_tiles - 1 - block % q_tiles;
+  const int h = block / q_tiles;
   int b = 0;
   int above = batch;
   // while above - b > 1
