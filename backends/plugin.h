@@ -21,10 +21,9 @@ constexpr std::uint64_t plugin_layout() {
         std::uint64_t(sizeof(Channel)), std::uint64_t(sizeof(Node)), std::uint64_t(sizeof(Target)),
         std::uint64_t(sizeof(Schedule)), std::uint64_t(sizeof(ParamField)), std::uint64_t(sizeof(Binary)),
         std::uint64_t(sizeof(Launch)), std::uint64_t(sizeof(std::string)),
-        std::uint64_t(std::variant_size_v<Statement::Kind>),
-        std::uint64_t(std::variant_size_v<NodeKind>)
+        std::uint64_t(std::variant_size_v<Statement::Kind>), std::uint64_t(std::variant_size_v<NodeKind>)
 #ifdef _GLIBCXX_USE_CXX11_ABI
-            ,
+                                                                 ,
         std::uint64_t(_GLIBCXX_USE_CXX11_ABI)
 #endif
        })

@@ -15,7 +15,8 @@ void add_tensor_fields(TileProgram& program, const std::string& tensor, const st
 void add_captured_fields(TileProgram& program, const TensorInfo& tensor);
 // Those of the captured tensors that `roots` read, each once.
 void add_captured_fields(TileProgram& program, const std::vector<NodeId>& roots);
-// batch, sq and skv, and of ragged programs the total of the rows that workgroups divide; the block ends here or at a tensor map.
+// batch, sq and skv, and of ragged programs the total of the rows that workgroups divide; the block ends here
+// or at a tensor map.
 void add_size_fields(TileProgram& program);
 // For a tensor that kernels hand on to each other: `name`, or what it takes for no tensor of the graph to
 // have it.
