@@ -158,12 +158,12 @@ TileId ForwardLowering::add_tile(Tile tile) {
 // Computes what does not change along the loop before it, what changes by key once per tile.
 NodeId ForwardLowering::hoist_from(NodeId root, const std::string& prefix) {
   const Hoisted hoisted = hoister_.run(root, prefix);
-  for (const auto& value : hoisted.scalars) before_.push_back({Let{value.name, value.value}});
+  for (const auto& value : hoisted.scalars) before_.emplace_back(Let{value.name, value.value});
   for (const auto& value : hoisted.rows)
-    before_.push_back({Map{add_vector(value.name, g().node(value.value).type, TileAxis::row), value.value}});
+    before_.emplace_back(Map{add_vector(value.name, g().node(value.value).type, TileAxis::row), value.value});
   for (const auto& value : hoisted.columns)
-    per_tile_.push_back(
-        {Map{add_vector(value.name, g().node(value.value).type, TileAxis::col), value.value}});
+    per_tile_.emplace_back(
+        Map{add_vector(value.name, g().node(value.value).type, TileAxis::col), value.value});
   return hoisted.root;
 }
 

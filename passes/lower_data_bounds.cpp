@@ -100,7 +100,7 @@ class BoundsLowering {
     Fold fold{variable, scalar(tile + "_begin"), scalar(tile + "_end"), {}, {}, shared};
     for (const TileFold& wanted : folds)
       if (wanted.axis == axis) fold.results.push_back({wanted.name, wanted.op, wanted.value});
-    if (!fold.results.empty()) body.push_back({std::move(fold)});
+    if (!fold.results.empty()) body.emplace_back(std::move(fold));
   }
 
   // The tiles that hold keys which the mask allows whatever the data.
@@ -117,11 +117,11 @@ class BoundsLowering {
   void add_tiles(const std::vector<TileFold>& folds, const TileRanges::Truth& truth) {
     Fold tiles{"tile", scalar("tile_begin"), scalar("tile_end"), {}, {}, TileId{0}};
     const NodeId tile = scalar("tile"), none = i32(INT32_MAX), before = i32(-1);
-    tiles.each.push_back({Let{"k_begin", op(ScalarOp::imul, {tile, i32(program_.schedule.block_k)})}});
-    tiles.each.push_back({Let{"k_end", end_of("k_begin", program_.schedule.block_k, Size::skv)}});
+    tiles.each.emplace_back(Let{"k_begin", op(ScalarOp::imul, {tile, i32(program_.schedule.block_k)})});
+    tiles.each.emplace_back(Let{"k_end", end_of("k_begin", program_.schedule.block_k, Size::skv)});
     add_fold(tiles.each, folds, Axis::j, "j", "k", {});
-    tiles.each.push_back({Let{"may", truth.may}});
-    tiles.each.push_back({Let{"must", truth.must}});
+    tiles.each.emplace_back(Let{"may", truth.may});
+    tiles.each.emplace_back(Let{"must", truth.must});
     const NodeId may = g().variable("may", ValueType::boolean);
     const NodeId must = g().variable("must", ValueType::boolean);
     tiles.results = {

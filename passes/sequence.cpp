@@ -35,7 +35,7 @@ class Sequences {
     return g().apply(ScalarOp::imin, {g().apply(ScalarOp::imax, {length, i32(0)}), scalar(longest)});
   }
   static void let(Body& body, std::string_view name, NodeId value, bool changes = false) {
-    body.push_back({Let{std::string(name), value, changes}});
+    body.emplace_back(Let{std::string(name), value, changes});
   }
 
   // The sequence's own part of the rows that `tensor` divides.
@@ -63,10 +63,10 @@ class Sequences {
     Body halve;
     let(halve, "middle", g().apply(ScalarOp::idiv, {g().apply(ScalarOp::iadd, {b, above}), i32(2)}));
     let(halve, "starts_before", g().apply(ScalarOp::ile, {first_tile(middle), scalar("place")}));
-    halve.push_back({Assign{"b", g().apply(ScalarOp::select, {starts, middle, b})}});
-    halve.push_back({Assign{"above", g().apply(ScalarOp::select, {starts, above, middle})}});
+    halve.emplace_back(Assign{"b", g().apply(ScalarOp::select, {starts, middle, b})});
+    halve.emplace_back(Assign{"above", g().apply(ScalarOp::select, {starts, above, middle})});
     const NodeId more = g().apply(ScalarOp::igt, {g().apply(ScalarOp::isub, {above, b}), i32(1)});
-    body.push_back({While{more, std::move(halve)}});
+    body.emplace_back(While{more, std::move(halve)});
     const NodeId tile = g().apply(ScalarOp::isub, {scalar("place"), first_tile(b)});
     let(body, "q_begin", g().apply(ScalarOp::imul, {tile, i32(program_.schedule.block_q)}));
   }

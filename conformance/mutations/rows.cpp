@@ -1,4 +1,5 @@
 // Rows of scores: their maximum, their sum, what becomes of them.
+#include <algorithm>
 #include <limits>
 
 #include "conformance/mutations/edits.h"
@@ -40,7 +41,7 @@ bool after_product(TileProgram& program, std::string_view tile, Value value) {
     Graph& graph = program.expressions;
     const NodeId element =
         graph.variable(program.tile(into).name, ValueType::f32, {Axis::b, Axis::h, Axis::i, Axis::j});
-    out.push_back({Map{into, value(graph, element)}});
+    out.emplace_back(Map{into, value(graph, element)});
     changed = true;
   });
   return changed;
@@ -177,7 +178,7 @@ bool weights_too_coarse(TileProgram& program) {
     if (move != nullptr && program.tile(move->to).name == "p_shared") {
       const NodeId element =
           graph.variable(program.tile(move->from).name, ValueType::f32, {Axis::b, Axis::h, Axis::i, Axis::j});
-      out.push_back({Map{move->from, coarse(graph, element)}});
+      out.emplace_back(Map{move->from, coarse(graph, element)});
       changed = true;
     }
     out.push_back(std::move(statement));
