@@ -2,6 +2,7 @@
 
 #include "ir/adjacency.h"
 
+#include <algorithm>
 #include <boost/graph/depth_first_search.hpp>
 #include <boost/graph/topological_sort.hpp>
 
@@ -53,6 +54,17 @@ bool is_elementwise(const Node& node) {
 
 std::vector<NodeId> cone(const Graph& graph, const std::vector<NodeId>& roots) {
   return reached(graph, roots, [](Vertex, const Nodes&) { return false; });
+}
+
+std::vector<NodeId> partners(const Graph& graph, NodeId root) {
+  std::vector<NodeId> found = cone(graph, {root});
+  std::erase_if(found, [&](NodeId id) { return as<Partner>(graph.node(id)) == nullptr; });
+  return found;
+}
+
+bool reduces(const Graph& graph, NodeId root) {
+  const std::vector<NodeId> nodes = cone(graph, {root});
+  return std::ranges::any_of(nodes, [&](NodeId id) { return as<Reduce>(graph.node(id)) != nullptr; });
 }
 
 std::vector<NodeId> elementwise_cone(const Graph& graph, const std::vector<NodeId>& roots) {

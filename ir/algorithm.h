@@ -16,6 +16,10 @@ std::vector<NodeId> execution_order(const Graph& graph);
 // The nodes that `roots` depend on (roots included), in execution order.
 std::vector<NodeId> cone(const Graph& graph, const std::vector<NodeId>& roots);
 
+// The Partner nodes an expression reads, and whether it reads a reduction over a row.
+std::vector<NodeId> partners(const Graph& graph, NodeId root);
+bool reduces(const Graph& graph, NodeId root);
+
 // Apply, Gather, Constant, SizeOf, Index: a value at given positions and sizes follows from the operands'
 // values there. The other kinds are the leaves of elementwise expressions.
 bool is_elementwise(const Node& node);

@@ -7,6 +7,10 @@
 namespace attnfuse {
 using Shape = std::vector<Extent>;
 
+RowSide row_side(TensorRole role) {
+  return role == TensorRole::key || role == TensorRole::value ? RowSide::key : RowSide::query;
+}
+
 Shape stored_shape(const Storage& storage, RowSide side, Shape logical) {
   if (side == RowSide::key && storage.page_size) {
     logical[0] = {Size::pages};
@@ -46,9 +50,8 @@ std::vector<CallTensor> call_tensors(const Graph& graph) {
   for (const TensorInfo& tensor : graph.tensors()) {
     if (tensor.role == TensorRole::constant) continue;
     const bool has_rows = tensor.role != TensorRole::captured && tensor.shape.size() == 4;
-    const RowSide side = tensor.role == TensorRole::query ? RowSide::query : RowSide::key;
     tensors.push_back({tensor.name, tensor.dtype,
-                       has_rows ? stored_shape(storage, side, tensor.shape) : tensor.shape,
+                       has_rows ? stored_shape(storage, row_side(tensor.role), tensor.shape) : tensor.shape,
                        tensor.role != TensorRole::captured, false, tensor.where});
   }
   for (TensorInfo& tensor : storage_tensors(storage))

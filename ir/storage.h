@@ -47,6 +47,7 @@ std::vector<TensorInfo> storage_tensors(const Storage& storage);
 
 // The shape in memory of a tensor whose logical one is [b, heads, rows] with or without d.
 enum class RowSide : std::uint8_t { query, key };
+RowSide row_side(TensorRole role);  // values lie as keys do
 std::vector<Extent> stored_shape(const Storage& storage, RowSide side, std::vector<Extent> logical);
 
 // Where row r of a sequence lies in a tensor with these strides.

@@ -124,10 +124,6 @@ std::set<std::string_view> reserved_names() {
   return names;
 }
 
-}  // namespace
-
-namespace {
-
 void check_storage(Report& report) {
   const Storage& storage = report.graph.info().storage;
   if (storage.page_size && *storage.page_size < 1)

@@ -238,18 +238,13 @@ std::vector<ColumnGroup> column_groups(Graph& graph, NodeId transform, int colum
 
 namespace {
 
-// Leaves that only a sum over the row reads.
+// Elements that are not read by a sum over the row alone.
 bool reads_elements(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
   if (as<Reduce>(node) != nullptr) return false;
-  if (as<Input>(node) != nullptr || as<Partner>(node) != nullptr) return true;
+  if (as<Input>(node) != nullptr) return true;
   return std::ranges::any_of(graph.operands(id),
                              [&](NodeId operand) { return reads_elements(graph, operand); });
-}
-
-bool has_pairs(const Graph& graph, NodeId root) {
-  return std::ranges::any_of(cone(graph, {root}),
-                             [&](NodeId id) { return as<Partner>(graph.node(id)) != nullptr; });
 }
 
 }  // namespace
@@ -264,16 +259,11 @@ std::vector<ColumnGroup> slot_columns(Graph& graph, NodeId transform, int column
     std::vector<NodeId> roots{group.first};
     if (group.second.valid()) roots.push_back(group.second);
     for (NodeId root : roots) {
-      if (reads_elements(graph, root)) return {};
-      bool sums = false;
-      for (NodeId id : cone(graph, {root})) {
-        if (as<Reduce>(graph.node(id)) == nullptr) continue;
-        sums = true;
-        if (has_pairs(graph, id)) return {};
-      }
+      // Pairs that are left stand in sums, and may lie in another lane.
+      if (reads_elements(graph, root) || !partners(graph, root).empty()) return {};
       const bool is_whole = group.begin == 0 && extent * (apart ? 2 : 1) == columns && group.partner != 1;
       const bool shares = (units & (units - 1)) == 0 && units <= kLanes && threads % units == 0;
-      if (sums && !(is_whole && shares)) return {};
+      if (reduces(graph, root) && !(is_whole && shares)) return {};
     }
   }
   return groups;

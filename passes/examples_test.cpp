@@ -110,11 +110,6 @@ Graph parsed(const std::string& file) {
   return *graph;
 }
 
-bool reduces(const Graph& graph, NodeId root) {
-  const std::vector<NodeId> nodes = cone(graph, {root});
-  return std::ranges::any_of(nodes, [&](NodeId id) { return as<Reduce>(graph.node(id)) != nullptr; });
-}
-
 bool reads_captured(const Graph& graph, NodeId root) {
   for (NodeId id : cone(graph, {root}))
     if (const auto* gather = as<Gather>(graph.node(id)))

@@ -74,8 +74,7 @@ class TransformLowering {
   void add_params() {
     const Graph& graph = program_.expressions;
     const Storage& storage = program_.info.storage;
-    const std::vector<std::string> strides =
-        row_map(storage, is_query(role_) ? RowSide::query : RowSide::key).strides();
+    const std::vector<std::string> strides = row_map(storage, row_side(role_)).strides();
     add_tensor_fields(program_, graph.tensor(tensor_of(graph, role_)).name, strides);
     add_tensor_fields(program_, output_, strides);
     add_captured_fields(program_, {transform_of(graph, role_)});

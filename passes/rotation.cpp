@@ -73,7 +73,6 @@ double operations(const Graph& graph, const std::vector<NodeId>& roots, Sums sum
 // does what two do without transforms. Measured on an H200, 2026-11-30.
 constexpr double kProducerShare = 0.085, kFirstTileSeconds = 8e-6, kLoaderLoss = 1.09;
 // Threads that do nothing but transform queries: a warp for each scheduler of a core. Measured there, too.
-constexpr int kTransformThreads = 128;
 constexpr double kTransformShare = 0.21, kFirstQuerySeconds = 2e-6, kTransformLoss = 1.03;
 // Shared-memory bytes for each element of a tile's operands: written once, read by two groups.
 constexpr double kOperandBytes = 6;
@@ -81,7 +80,7 @@ constexpr double kOperandBytes = 6;
 class Model {
  public:
   Model(const Graph& graph, const Target& target, const Schedule& schedule, const CallSizes& sizes)
-      : graph_(graph), info_(graph.info()), rates_(target.rates), schedule_(schedule) {
+      : graph_(graph), info_(graph.info()), target_(target), rates_(target.rates), schedule_(schedule) {
     batch_ = double(sizes.batch);
     sq_ = double(sizes.sq);
     skv_ = double(sizes.skv);
@@ -140,9 +139,9 @@ class Model {
   // Of an element of the queries, by threads that do nothing else.
   double slot_operations() const {
     Graph copy = graph_;
-    const bool in_place =
-        !slot_columns(copy, transform_of(graph_, TensorRole::query), info_.head_dim, kTransformThreads)
-             .empty();
+    const bool in_place = !slot_columns(copy, transform_of(graph_, TensorRole::query), info_.head_dim,
+                                        target_.pipeline->group_threads)
+                               .empty();
     return in_place ? split_operations(graph_, TensorRole::query)
                     : fused_operations(graph_, TensorRole::query);
   }
@@ -163,6 +162,7 @@ class Model {
 
   const Graph& graph_;
   const ProgramInfo& info_;
+  const Target& target_;
   const Rates& rates_;
   const Schedule& schedule_;
   double batch_, sq_, skv_, bytes_, tiles_, busy_, query_, key_;

@@ -87,14 +87,13 @@ class RotationPlanner : public Planner {
   // All again where shares of the keys are merged.
   int variant(const Sizes& sizes) const override {
     const int count = int(choices_.size());
-    const std::int64_t sq = typical(sizes).sq;
+    const Sizes usual = typical(sizes);
     int length = 0;
     for (int n = int(lengths_.size()) - 1; n > 0; --n)
-      if (sq <= lengths_[std::size_t(n)]) length = n;
+      if (usual.sq <= lengths_[std::size_t(n)]) length = n;
     if (groups(sizes)) length = int(lengths_.size());
     if (shares(sizes) > 1) length += int(lengths_.size()) + 1;
-    const auto choice =
-        chooser_ ? std::ranges::find(choices_, chooser_->choose(typical(sizes))) : choices_.begin();
+    const auto choice = chooser_ ? std::ranges::find(choices_, chooser_->choose(usual)) : choices_.begin();
     return length * count + int(choice - choices_.begin());
   }
 
@@ -128,9 +127,8 @@ class RotationPlanner : public Planner {
       if (!kernel) return kernel.errors();
       const TensorInfo& source = graph_.tensor(tensor_of(graph_, role));
       const std::string output = program->outputs.at(0).name;
-      const RowSide side = role == TensorRole::query ? RowSide::query : RowSide::key;
       plan.workspace.push_back(
-          {output, source.dtype, stored_shape(graph_.info().storage, side, source.shape)});
+          {output, source.dtype, stored_shape(graph_.info().storage, row_side(role), source.shape)});
       renamed[source.name] = output;
       plan.steps.push_back({std::move(kernel).value(), {}, waits_for_others(*program)});
     }

@@ -4,6 +4,7 @@
 
 #include "backends/common/prelude.h"
 #include "backends/common/tile_writer.h"
+#include "ir/algorithm.h"
 
 namespace attnfuse {
 namespace {

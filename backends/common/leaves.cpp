@@ -32,18 +32,6 @@ std::string partner_index(const Partner& partner, const std::string& d) {
   return d;
 }
 
-std::vector<NodeId> partners(const Graph& graph, NodeId root) {
-  std::vector<NodeId> found;
-  for (NodeId id : cone(graph, {root}))
-    if (as<Partner>(graph.node(id)) != nullptr) found.push_back(id);
-  return found;
-}
-
-bool reduces(const Graph& graph, NodeId root) {
-  const std::vector<NodeId> nodes = cone(graph, {root});
-  return std::ranges::any_of(nodes, [&](NodeId id) { return as<Reduce>(graph.node(id)) != nullptr; });
-}
-
 int Dialect::chunk_elements(const TileWriter&, const Channel&) const { return 1; }
 void Dialect::put(TileWriter& writer, const Put& put) const { writer.put_elements(put); }
 void Dialect::take(TileWriter& writer, const Take&) const { writer.out().line(barrier(Scope::workgroup)); }

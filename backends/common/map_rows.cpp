@@ -117,7 +117,7 @@ class RowMapper {
     if (all % heads != 0) out_.line(fmt::format("if ({} >= {}) continue;", head_, all));
     if (is_query_) out_.line(fmt::format("const int g = h / {};", info.heads / info.kv_heads));
     const Dialect& dialect = writer_.dialect();
-    const RowMap map = row_map(info.storage, is_query_ ? RowSide::query : RowSide::key);
+    const RowMap map = row_map(info.storage, row_side(source_.role));
     for (const std::string& tensor : tensors) {
       const bool run = map.kind == RowMap::Kind::run;
       const std::string row = run ? fmt::format("{} + {}", map.first, row_) : row_;
@@ -209,15 +209,10 @@ class RowMapper {
 // Which rows and heads this workgroup takes.
 void TileWriter::row_scalars() {
   const int block = program_.schedule.block_q, groups = program_.head_groups();
-  const Storage& storage = program_.info.storage;
   const std::string heads =
       fmt::format("const int head_begin = block / tiles % {} * {};", groups, program_.rows->heads);
-  if (storage.ragged) {
-    const std::string_view total = program_.has_key_rows() ? "total_k" : "total_q";
-    out_.line(fmt::format("const int batch = args.batch, {0} = args.{0};", total));
-    out_.line("const int longest_q = args.sq, longest_k = args.skv;");
-    out_.comment("enough for any division of the rows into sequences");
-    out_.line(fmt::format("const int tiles = {} / {} + batch;", total, block));
+  size_scalars();
+  if (program_.info.storage.ragged) {
     out_.line(fmt::format("if (block >= {} * tiles) return;", groups));
     out_.line("const int place = block % tiles;");
     out_.line(heads);
@@ -227,10 +222,6 @@ void TileWriter::row_scalars() {
     out_.line(fmt::format("if (row_begin < 0 || row_begin >= {}) return;", name(program_.rows->size)));
     return;
   }
-  out_.line(fmt::format("const int batch = args.batch, sq = args.sq, {} = args.skv;",
-                        storage.is_plain() ? "skv" : "longest_k"));
-  if (program_.shares) out_.line("const int shares = args.shares;");
-  out_.line(fmt::format("const int tiles = ({} + {}) / {};", name(program_.rows->size), block - 1, block));
   out_.line(fmt::format("if (block >= batch * {} * tiles) return;", groups));
   out_.line(fmt::format("const int row_begin = block % tiles * {};", block));
   out_.line(heads);

@@ -46,17 +46,20 @@ std::string TileWriter::write() {
 void TileWriter::size_scalars() {
   const Storage& storage = program_.info.storage;
   const int block_q = program_.schedule.block_q;
+  const char* const tiles = program_.rows ? "tiles" : "q_tiles";
   if (storage.ragged) {
-    out_.line("const int batch = args.batch, total_q = args.total_q;");
+    const std::string_view total = program_.has_key_rows() ? "total_k" : "total_q";
+    out_.line(fmt::format("const int batch = args.batch, {0} = args.{0};", total));
     out_.line("const int longest_q = args.sq, longest_k = args.skv;");
     out_.comment("enough for any division of the rows into sequences");
-    out_.line(fmt::format("const int q_tiles = total_q / {} + batch;", block_q));
+    out_.line(fmt::format("const int {} = {} / {} + batch;", tiles, total, block_q));
     return;
   }
   out_.line(fmt::format("const int batch = args.batch, sq = args.sq, {} = args.skv;",
                         storage.is_plain() ? "skv" : "longest_k"));
   if (program_.shares) out_.line("const int shares = args.shares;");
-  out_.line(fmt::format("const int q_tiles = (sq + {}) / {};", block_q - 1, block_q));
+  const Size rows = program_.rows ? program_.rows->size : Size::sq;
+  out_.line(fmt::format("const int {} = ({} + {}) / {};", tiles, name(rows), block_q - 1, block_q));
 }
 
 // Which tile this workgroup computes, where its heads start, and where each thread's rows and columns are.
@@ -163,8 +166,7 @@ bool TileWriter::has_value_columns(const std::string& tensor) const {
 RowMap TileWriter::row_map_of(const std::string& tensor) const {
   const TensorId id = program_.expressions.find_tensor(tensor);
   const TensorRole role = id.valid() ? program_.expressions.tensor(id).role : TensorRole::query;
-  const bool is_key = role == TensorRole::key || role == TensorRole::value;
-  return row_map(program_.info.storage, is_key ? RowSide::key : RowSide::query);
+  return row_map(program_.info.storage, row_side(role));
 }
 
 std::string TileWriter::row_offset(const std::string& tensor, const std::string& position) const {

@@ -178,12 +178,8 @@ class TileWriter {
 
 // Index text along d of the element that a Partner pairs with element `d`.
 std::string partner_index(const Partner& partner, const std::string& d);
-// The Partner nodes an expression reads.
-std::vector<NodeId> partners(const Graph& graph, NodeId root);
 // The C type of a value: "float", "int", "bool".
 const char* c_type(ValueType type);
-// Reads a reduction over a row.
-bool reduces(const Graph& graph, NodeId root);
 std::string combine(ReduceOp op, const std::string& a, const std::string& b);
 // Text of a number as an f32 literal, infinities included.
 std::string literal(double value);

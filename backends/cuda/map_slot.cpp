@@ -84,9 +84,7 @@ class SlotMapper {
     units_ = (group.end - group.begin) / width_;
     lanes_ = writer.threads() / units_;
     patterns_ = kSwizzleRows / std::gcd(lanes_, kSwizzleRows);
-    const NodeId last = group.second.valid() ? group.second : group.first;
-    sums_ = std::ranges::any_of(cone(graph_, {group.first, last}),
-                                [&](NodeId id) { return as<Reduce>(graph_.node(id)) != nullptr; });
+    sums_ = reduces(graph_, group.first) || (group.second.valid() && reduces(graph_, group.second));
     together_ = std::max(sums_ ? kTogetherWithSums : kTogether, patterns_);
     // All lanes take part in exchanges.
     if (sums_ && tile_.rows % (lanes_ * together_) != 0) together_ = patterns_;

@@ -5,6 +5,7 @@
 
 #include "backends/common/tile_writer.h"
 #include "backends/spirv/dialect.h"
+#include "ir/algorithm.h"
 
 namespace attnfuse::spirv {
 namespace {
