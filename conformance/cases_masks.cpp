@@ -53,6 +53,13 @@ std::vector<Case> empty_row_cases(CaseSet set) {
     }
   for (const Shape& shape : {Shape{1, 7, 0}, Shape{2, 100, 0}})
     cases.push_back(make_case(program("emptied", kDims, ""), shape));
+  // Whatever weighs the rows, and whether tiles are found empty by their bounds or one by one.
+  for (const char* normalize : {"relu", "sigmoid", "retention", "softmax"})
+    for (const char* body :
+         {"mask j < 0", "mask i < 0", "param keep : bool[batch, skv] mask j < 0 && (keep[b, j] || i > j)"})
+      cases.push_back(make_case(
+          program("emptied", kDims, fmt::format("score scale(0.1) {} normalize {}", body, normalize)),
+          {2, 16, 32}));
   // A bias of the most negative finite number is no mask: the row is the average of its values.
   cases.push_back(make_case(program("biased", kDims, "score x * 0 - 3.4e38 * (i % 2)"), {1, 20, 33}));
   return cases;

@@ -55,8 +55,8 @@ std::vector<Case> group_cases(CaseSet set) {
   struct Heads {
     int heads, kv_heads;
   };
-  constexpr Heads kHeads[] = {{3, 3},  {4, 2}, {6, 2}, {8, 2},  {6, 1}, {8, 1},
-                              {12, 2}, {5, 1}, {7, 1}, {12, 4}, {16, 1}};
+  constexpr Heads kHeads[] = {{3, 3}, {4, 2}, {6, 2},  {8, 2},  {6, 1}, {8, 1}, {12, 2},
+                              {5, 1}, {7, 1}, {12, 4}, {16, 1}, {3, 1}, {4, 1}};
   std::vector<Case> cases;
   for (const Heads& heads : kHeads) {
     const Dims dims{.heads = heads.heads, .kv_heads = heads.kv_heads, .head_dim = 32, .dtype = DType::bf16};
@@ -64,6 +64,9 @@ std::vector<Case> group_cases(CaseSet set) {
     const std::string text =
         program("grouped", dims, "param bias : f32[heads] score x + bias[h] * j mask j != h && i >= j - 20");
     cases.push_back(make_case(text, {2, 18, 35}));
+    // One query row: the heads that share keys become the rows of a tile.
+    cases.push_back(make_case(
+        program("grouped", dims, "param sink : f32[heads] normalize softmax(sink = sink[h])"), {2, 1, 9}));
     if (set == CaseSet::full) {
       cases.push_back(make_case(text, {1, 1, 100}));
       cases.push_back(make_case(program("grouped", dims, std::string(kRope) + "mask causal"), {2, 150, 150}));

@@ -1,5 +1,7 @@
 #include "ir/graph.h"
 
+#include <limits>
+
 #include "ir/adjacency.h"
 
 namespace attnfuse {
@@ -54,6 +56,13 @@ Inferred infer(const Graph& graph, const NodeKind& kind, std::span<const NodeId>
 }  // namespace
 
 std::string_view name(Size size) { return kSizeNames[std::size_t(size)]; }
+
+std::string_view name(ReduceOp op) {
+  constexpr std::string_view kNames[] = {"sum", "max", "maximum"};
+  return kNames[std::size_t(op)];
+}
+
+double identity(ReduceOp op) { return op == ReduceOp::sum ? 0 : -std::numeric_limits<double>::infinity(); }
 
 std::optional<int> ProgramInfo::size(Size size) const {
   switch (size) {

@@ -114,7 +114,10 @@ struct Partner {
   RotaryPairs pairs;
   int count;
 };
-enum class ReduceOp : std::uint8_t { sum, max };
+// max passes NaN over, maximum keeps it.
+enum class ReduceOp : std::uint8_t { sum, max, maximum };
+std::string_view name(ReduceOp op);
+double identity(ReduceOp op);
 struct Reduce {
   ReduceOp op;
 };  // over d

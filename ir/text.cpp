@@ -39,9 +39,7 @@ std::string label(const Graph& graph, NodeId id) {
           [](const Apply& apply) { return std::string(info(apply.op).name); },
           [&](const Gather& gather) { return "gather " + graph.tensor(gather.tensor).name; },
           [](const Partner& partner) { return label(partner); },
-          [](const Reduce& reduce) {
-            return std::string(reduce.op == ReduceOp::sum ? "reduce sum" : "reduce max");
-          },
+          [](const Reduce& reduce) { return fmt::format("reduce {}", name(reduce.op)); },
           [](const Scores&) { return std::string("scores"); },
           [](const Normalize& normalize) {
             constexpr std::string_view kNames[] = {"softmax", "softmax_sink", "none", "retention"};

@@ -48,8 +48,6 @@ std::string_view text(CopyKind kind) {
   return "";
 }
 
-std::string_view text(ReduceOp op) { return op == ReduceOp::sum ? "sum" : "max"; }
-
 class Printer {
  public:
   explicit Printer(const TileProgram& program) : p_(program) {}
@@ -132,11 +130,11 @@ class Printer {
                      expr(s.value)));
   }
   void print(const RowReduce& s) {
-    line(fmt::format("reduce {} = {}{} of {}{}", tile(s.to), text(s.op), s.accumulate ? " onto itself" : "",
+    line(fmt::format("reduce {} = {}{} of {}{}", tile(s.to), name(s.op), s.accumulate ? " onto itself" : "",
                      s.value.valid() ? expr(s.value) : tile(s.from), s.across_lanes ? "" : ", lane by lane"));
   }
   void print(const LaneReduce& s) {
-    line(fmt::format("reduce {} = {} over lanes", tile(s.tile), text(s.op)));
+    line(fmt::format("reduce {} = {} over lanes", tile(s.tile), name(s.op)));
   }
   void print(const ScaleRows& s) { line(fmt::format("scale {} rows by {}", tile(s.tile), tile(s.factor))); }
   void print(const PairColumns& s) {

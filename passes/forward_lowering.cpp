@@ -309,7 +309,8 @@ void ForwardLowering::add_weights(Body& body, NodeId partial, const Body& betwee
 }
 
 void ForwardLowering::finish_weights(Body& body) {
-  if (kind_ == NormalizeKind::none) return;
+  if (kind_ == NormalizeKind::none)
+    return add(body, Fill{plan_.row_factor, 1});  // no tile may have been visited
   add(body, LaneReduce{plan_.row_sum, plan_.scores_rows, ReduceOp::sum});
   // max(|sum|, 1) that keeps NaN.
   const NodeId magnitude = op(ScalarOp::abs, {tile_element(plan_.row_sum)});
@@ -334,7 +335,9 @@ void ForwardLowering::add_softmax(Body& body, NodeId partial, int quarters, Body
   const NodeId row_max = tile_element(plan_.row_max);
   const NodeId safe = tile_element(plan_.row_max_safe);
   add(body, Map{plan_.row_max_before, row_max});
-  add(body, RowReduce{plan_.row_max, rows, ReduceOp::max, true, true});
+  // Only who asks for the maximum itself is told of a NaN by it; the sum keeps them in any case.
+  const ReduceOp largest = has_max_logit_ ? ReduceOp::maximum : ReduceOp::max;
+  add(body, RowReduce{plan_.row_max, rows, largest, true, true});
   // A row without any allowed key so far: exp2(-inf - 0) = 0 instead of exp2(-inf - -inf).
   add(body, Map{plan_.row_max_safe,
                 op(ScalarOp::select, {op(ScalarOp::eq, {row_max, f32(-kInfinity)}), f32(0), row_max})});
@@ -361,9 +364,9 @@ void ForwardLowering::finish_rows(Body& body) {
   // A row without any allowed key: o = 0, lse = -inf.
   add(body, Map{plan_.row_factor, op(ScalarOp::select, {op(ScalarOp::eq, {sum, f32(0)}), f32(0),
                                                         op(ScalarOp::div, {f32(1), sum})})});
-  add(body, Map{plan_.row_sum,
-                op(ScalarOp::add, {op(ScalarOp::mul, {row_max, f32(factor_)}), op(ScalarOp::log, {sum})})});
-  if (has_max_logit_) add(body, Map{plan_.row_max, op(ScalarOp::mul, {row_max, f32(factor_)})});
+  const NodeId max_logit = op(ScalarOp::mul, {row_max, f32(factor_)});
+  add(body, Map{plan_.row_sum, op(ScalarOp::add, {max_logit, op(ScalarOp::log, {sum})})});
+  if (has_max_logit_) add(body, Map{plan_.row_max, max_logit});
 }
 
 void ForwardLowering::store_rows(Body& body, NodeId first_row) {

@@ -9,9 +9,8 @@ namespace {
 TensorInfo keep_shape(TensorInfo tensor, const ProgramInfo& info) {
   if (tensor.role != TensorRole::captured) return tensor;
   for (Extent& extent : tensor.shape) {
-    const auto* size = std::get_if<Size>(&extent.value);
-    if (size && *size == Size::heads) extent = Extent{std::int64_t(info.heads)};
-    if (size && *size == Size::sq) extent = Extent{std::int64_t(1)};
+    if (extent == Extent{Size::heads}) extent = Extent{std::int64_t(info.heads)};
+    if (extent == Extent{Size::sq}) extent = Extent{std::int64_t(1)};
   }
   return tensor;
 }

@@ -56,9 +56,8 @@ void ForwardLowering::add_output(Body& body, TileId tile, NodeId first_row, Node
   // Columns past the head's end add nothing.
   const auto inside = [&](NodeId value, ReduceOp reduce) {
     if (rows.cols == program_.info.v_head_dim) return value;
-    const double nothing = reduce == ReduceOp::sum ? 0 : -std::numeric_limits<double>::infinity();
     const NodeId is_inside = op(ScalarOp::ilt, {g().index(Axis::d), i32(program_.info.v_head_dim)});
-    return op(ScalarOp::select, {is_inside, value, f32(nothing)});
+    return op(ScalarOp::select, {is_inside, value, f32(identity(reduce))});
   };
   int pairs = 0, reductions = 0;
   const std::vector<NodeId> before =

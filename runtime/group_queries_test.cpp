@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "frontend/parser.h"
 #include "ir/analysis.h"
@@ -47,6 +48,13 @@ TEST_CASE("heads that share keys as rows of one head compute the same") {
   const Graph grouped = group_queries(graph);
   CHECK(verify(grouped).empty());
   CHECK(grouped.info().heads == 2);
+  for (int heads = 2; heads <= 16; ++heads) {
+    const Graph many =
+        parsed(fmt::format("attention t {{ heads {} kv_heads 1 head_dim 16 param slope : f32[heads] "
+                           "normalize softmax(sink = slope[h]) }}",
+                           heads));
+    CHECK(group_queries(many).tensors().at(3).shape == std::vector{Extent{std::int64_t(heads)}});
+  }
   CHECK(has_query_groups(graph));
   CHECK_FALSE(has_query_groups(grouped));
 

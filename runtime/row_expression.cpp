@@ -149,13 +149,20 @@ double RowExpression::gathered(const Step& step, TensorId id, std::size_t x) con
 }
 
 double RowExpression::reduced(const Step& step, ReduceOp op) const {
-  double result = op == ReduceOp::sum ? 0 : -std::numeric_limits<double>::infinity();
+  double result = identity(op);
   for (std::size_t x = 0; x < length_; ++x) {
     const double value = element(step, 0, x);
-    if (op == ReduceOp::max)
-      result = std::fmax(result, value);
-    else
-      result = in_f32_ ? double(float(result) + float(value)) : result + value;
+    switch (op) {
+      case ReduceOp::sum:
+        result = in_f32_ ? double(float(result) + float(value)) : result + value;
+        break;
+      case ReduceOp::max:
+        result = std::fmax(result, value);
+        break;
+      case ReduceOp::maximum:
+        result = std::isnan(value) ? value : result < value ? value : result;
+        break;
+    }
   }
   return result;
 }

@@ -5,32 +5,9 @@
 
 #include <cstring>
 
+#include "runtime/spirv_words.h"
+
 namespace attnfuse::vulkan {
-namespace {
-
-// Threads per workgroup that the module declares; 0 when the words are no SPIR-V compute module. Drivers take
-// modules on trust, so a truncated file must not reach them.
-int declared_threads(const std::vector<std::uint32_t>& words) {
-  constexpr std::uint32_t kMagic = 0x07230203, kExecutionMode = 16, kLocalSize = 17, kFunctionEnd = 56;
-  constexpr std::size_t kHeader = 5;
-  if (words.size() < kHeader || words[0] != kMagic) return 0;
-  int threads = 0;
-  std::uint32_t last = 0;
-  for (std::size_t at = kHeader; at < words.size();) {
-    const std::uint32_t length = words[at] >> 16, opcode = words[at] & 0xffffU;
-    if (length == 0 || length > words.size() - at) return 0;
-    if (opcode == kExecutionMode && length == 6 && words[at + 2] == kLocalSize) {
-      const std::uint64_t size = std::uint64_t(words[at + 3]) * words[at + 4] * words[at + 5];
-      threads = size < 1U << 16 ? int(size) : 0;
-    }
-    last = opcode;
-    at += length;
-  }
-  return last == kFunctionEnd ? threads : 0;
-}
-
-}  // namespace
-
 Result<std::shared_ptr<VulkanModule>> VulkanModule::make(std::shared_ptr<Context> context,
                                                          const Binary& binary, int subgroup_size) {
   auto module = std::make_shared<VulkanModule>(std::move(context));
@@ -48,6 +25,7 @@ Status VulkanModule::create(const Binary& binary, int subgroup_size) {
         fmt::format("{} bytes for {} are no SPIR-V compute module", binary.bytes.size(), binary.entry),
         {},
         "assemble the kernel again"};
+  if (!context_->physical().keeps_nan) words = without_nan_demand(words);
   const DeviceFunctions& vk = context_->vk();
   VkShaderModuleCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;

@@ -103,11 +103,14 @@ std::optional<std::uint32_t> compute_family(const Instance& vk, VkPhysicalDevice
 
 void read_properties(const Instance& vk, PhysicalDevice& device, VkPhysicalDeviceProperties2& properties) {
   VkPhysicalDeviceVulkan11Properties v11{};
+  VkPhysicalDeviceVulkan12Properties v12{};
   VkPhysicalDeviceVulkan13Properties v13{};
   v11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES;
+  v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES;
   v13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES;
   properties.pNext = &v11;
-  if (device.is_version_1_3) v11.pNext = &v13;
+  v11.pNext = &v12;
+  if (device.is_version_1_3) v12.pNext = &v13;
   vk.GetPhysicalDeviceProperties2(device.handle, &properties);
   const VkPhysicalDeviceLimits& limits = properties.properties.limits;
   DeviceFacts& facts = device.facts;
@@ -120,6 +123,7 @@ void read_properties(const Instance& vk, PhysicalDevice& device, VkPhysicalDevic
     facts.min_subgroup_size = int(v13.minSubgroupSize);
     facts.max_subgroup_size = int(v13.maxSubgroupSize);
   }
+  device.keeps_nan = v12.shaderSignedZeroInfNanPreserveFloat32 == VK_TRUE;
   facts.shared_bytes = int(std::min<std::uint32_t>(limits.maxComputeSharedMemorySize, 1U << 30));
   facts.max_threads = int(std::min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]));
   facts.max_grid_x = int(std::min<std::uint32_t>(limits.maxComputeWorkGroupCount[0], 0x7fffffffU));

@@ -19,6 +19,7 @@ struct PhysicalDevice {
   bool is_version_1_3 = false;
   bool size_control = false, full_subgroups = false;  // subgroup size control
   bool memory_model = false;
+  bool keeps_nan = false;  // knows the demand that zeros' signs, infinities and NaN are kept in f32
 };
 
 // Usable devices, in order of preference; `rejected` lists the others as "name: lacks a, b".

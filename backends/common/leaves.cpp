@@ -231,8 +231,7 @@ std::map<NodeId, std::string> TileWriter::reductions(const std::vector<NodeId>& 
     const auto* reduce = as<Reduce>(graph.node(id));
     if (reduce == nullptr) continue;
     const std::string result = fmt::format("over_d{}", names.size());
-    const double start = reduce->op == ReduceOp::sum ? 0 : -std::numeric_limits<double>::infinity();
-    out_.line(fmt::format("float {} = {};", result, literal(start)));
+    out_.line(fmt::format("float {} = {};", result, literal(identity(reduce->op))));
     if (part == nullptr) {
       out_.open(fmt::format("for (int column = 0; column < {}; ++column)", extent));
       out_.line(fmt::format("const float element = {};", load("column")));

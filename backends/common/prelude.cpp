@@ -5,6 +5,7 @@ namespace attnfuse {
 std::string_view common_prelude() {
   return R"(#define af_infinity af_from_bits(0x7f800000u)
 AF_FN bool af_is_finite_f32(float x) { return (af_bits(x) & 0x7f800000u) != 0x7f800000u; }
+AF_FN float af_maximum(float a, float b) { return a >= b || a != a ? a : b; }
 AF_FN int af_imin(int a, int b) { return a < b ? a : b; }
 AF_FN int af_imax(int a, int b) { return a > b ? a : b; }
 AF_FN int af_bit_and(int a, int b) { return a & b; }

@@ -21,7 +21,7 @@ const char* c_type(ValueType type) {
 }
 
 std::string combine(ReduceOp op, const std::string& a, const std::string& b) {
-  return op == ReduceOp::max ? fmt::format("af_max({}, {})", a, b) : fmt::format("{} + {}", a, b);
+  return op == ReduceOp::sum ? fmt::format("{} + {}", a, b) : fmt::format("af_{}({}, {})", name(op), a, b);
 }
 
 namespace {
@@ -325,8 +325,7 @@ void TileWriter::combine_lanes(const Tile& vector, ReduceOp op, const FragmentLa
 void TileWriter::write(const RowReduce& s) {
   const Tile &to = tile(s.to), &from = tile(s.from);
   const auto& layout = std::get<FragmentLayout>(from.layout);
-  if (!s.accumulate)
-    dialect_.fill(*this, Fill{s.to, s.op == ReduceOp::max ? -std::numeric_limits<double>::infinity() : 0});
+  if (!s.accumulate) dialect_.fill(*this, Fill{s.to, identity(s.op)});
   const bool pairs =
       !s.value.valid() && !layout.registers.empty() && layout.registers[0] == Digit{2, TileAxis::col, 1};
   const std::string own = fmt::format("{}[{}]", to.name, vector_index(from, TileAxis::row, "r"));

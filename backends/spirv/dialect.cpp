@@ -18,7 +18,12 @@ constexpr std::string_view kExtensions[] = {
     "GL_EXT_shader_16bit_storage",
     "GL_EXT_control_flow_attributes",  // [[unroll]]
     "GL_KHR_memory_scope_semantics",   // controlBarrier
+    "GL_EXT_spirv_intrinsics",         // kKeepNan
 };
+
+// SignedZeroInfNanPreserve of f32: compilers may take `x < 1 ? 1 : x` for a maximum, which loses NaN,
+// otherwise.
+constexpr std::string_view kKeepNan = "spirv_execution_mode(capabilities = [4466], 4461, 32);";
 
 bool is_output(const TileProgram& program, const std::string& tensor) {
   for (const OutputInfo& output : program.outputs)
@@ -61,6 +66,7 @@ void GlslDialect::begin(TileWriter& writer) const {
   header_comment(writer);
   extensions(out);
   out.line(fmt::format("layout(local_size_x = {}) in;", program_.threads()));
+  out.line(kKeepNan);
   out.blank();
   out.raw(prelude_types());
   out.raw(common_prelude());

@@ -98,7 +98,7 @@ bool maximum_by_lane(TileProgram& program) {
   bool changed = false;
   edit_statements(program.body, [&](Statement&& statement, Body& out) {
     if (auto* reduce = std::get_if<RowReduce>(&statement.kind);
-        reduce != nullptr && reduce->op == ReduceOp::max && reduce->across_lanes) {
+        reduce != nullptr && reduce->op != ReduceOp::sum && reduce->across_lanes) {
       reduce->across_lanes = false;
       changed = true;
     }
@@ -199,7 +199,7 @@ bool maximum_before_mask(TileProgram& program) {
           std::ranges::find_if(body, [&](const Statement& s) { return does_masking(program, s); });
       const auto maximum = std::find_if(masking, body.end(), [](const Statement& s) {
         const auto* reduce = std::get_if<RowReduce>(&s.kind);
-        return reduce != nullptr && reduce->op == ReduceOp::max;
+        return reduce != nullptr && reduce->op != ReduceOp::sum;
       });
       if (maximum != body.end()) {
         std::rotate(masking, masking + 1, maximum + 1);
