@@ -10,7 +10,8 @@
 
 namespace attnfuse {
 
-// Every rule a program must obey; an empty list means that lowering and emission succeed.
+// Every rule a program must obey; an empty list means that lowering and emission succeed. Of a gradient
+// graph: that it is one (ir/gradient.h).
 Diagnostics verify(const Graph& graph);
 
 // One line per node: "%7 = mul %3 %6 : f32 {b,h,i,j}".

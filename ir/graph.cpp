@@ -17,9 +17,11 @@ struct Inferred {
   Axes axes;
 };
 
-Axes input_axes(TensorRole role) {
-  return role == TensorRole::query ? Axes{Axis::b, Axis::h, Axis::i, Axis::d}
-                                   : Axes{Axis::b, Axis::g, Axis::j, Axis::d};
+Axes input_axes(const TensorInfo& tensor) {
+  if (tensor.role == TensorRole::key || tensor.role == TensorRole::value)
+    return {Axis::b, Axis::g, Axis::j, Axis::d};
+  const bool is_row = tensor.shape.size() == 3;  // saved or upstream
+  return is_row ? Axes{Axis::b, Axis::h, Axis::i} : Axes{Axis::b, Axis::h, Axis::i, Axis::d};
 }
 
 // Type and axes of a new node. Illegal operands give some answer; verify() says what is wrong with them.
@@ -33,7 +35,7 @@ Inferred infer(const Graph& graph, const NodeKind& kind, std::span<const NodeId>
       overloaded{
           [&](const Input& input) {
             const TensorInfo& tensor = graph.tensor(input.tensor);
-            return Inferred{value_type(tensor.dtype), input_axes(tensor.role)};
+            return Inferred{value_type(tensor.dtype), input_axes(tensor)};
           },
           [](const Constant&) { return Inferred{}; },
           [](const SizeOf&) { return Inferred{ValueType::i32, {}}; },
@@ -49,6 +51,18 @@ Inferred infer(const Graph& graph, const NodeKind& kind, std::span<const NodeId>
           [](const LogSumExp&) { return Inferred{ValueType::f32, {Axis::b, Axis::h, Axis::i}}; },
           [](const RowMax&) { return Inferred{ValueType::f32, {Axis::b, Axis::h, Axis::i}}; },
           [&](const Output&) { return Inferred{first_type, first}; },
+          [](const Contract& contract) {
+            return Inferred{ValueType::f32, contract.over == Axis::j
+                                                ? Axes{Axis::b, Axis::h, Axis::i, Axis::d}
+                                                : Axes{Axis::b, Axis::g, Axis::j, Axis::d}};
+          },
+          [&](const SumOver& sum) {
+            Axes left = first;
+            for (Axis axis : kAllAxes)
+              if (sum.over.has(axis)) left = left.without(axis);
+            return Inferred{first_type, left};
+          },
+          [](const Scatter&) { return Inferred{}; },
       },
       kind);
 }

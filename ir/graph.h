@@ -13,6 +13,9 @@
 //   p = normalize(y, m, [sink])   w = weights expression of p          (p times a factor)
 //   o = attend(w, v')  {b,h,i,d}  o' = output expression of o          e = logsumexp(p) {b,h,i}
 //   outputs: o', lse
+//
+// A gradient graph (ir/gradient.h) computes the gradients of one: it reads the same tensors, what the forward
+// pass saved and the gradients of its outputs.
 #pragma once
 
 #include <compare>
@@ -71,14 +74,17 @@ struct Extent {
 // The most dimensions that a tensor has.
 inline constexpr std::size_t kMaxRank = 8;
 
-// constant: a table the compiler computed; its values are in the graph.
-enum class TensorRole : std::uint8_t { query, key, value, captured, constant };
+// constant: a table the compiler computed; its values are in the graph. Of gradient graphs alone: saved, what
+// the forward pass leaves for the backward, and upstream, gradients of outputs.
+enum class TensorRole : std::uint8_t { query, key, value, captured, constant, saved, upstream };
 
 struct TensorInfo {
   std::string name;
   DType dtype;
   TensorRole role;
-  std::vector<Extent> shape;   // query [b,h,sq,head_dim], key [b,g,skv,head_dim], value [b,g,skv,v_head_dim]
+  // query [b,h,sq,head_dim], key [b,g,skv,head_dim], value [b,g,skv,v_head_dim], saved and upstream [b,h,sq]
+  // or [b,h,sq,v_head_dim]
+  std::vector<Extent> shape;
   bool grad = false;           // its gradient is wanted
   std::vector<double> values;  // of a constant table
   Where where;
@@ -88,7 +94,7 @@ struct TensorInfo {
 
 struct Input {
   TensorId tensor;
-};  // query, key or value at its own axes
+};  // query, key, value, saved or upstream at its own axes
 struct Constant {
   double value;
 };  // type in Node::type
@@ -133,10 +139,28 @@ struct LogSumExp {};  // (weights) -> {b,h,i}: natural log, sink included
 struct RowMax {};     // (weights) -> {b,h,i}: the largest score a softmax saw in the row, sink included
 struct Output {
   std::string name;
-};  // operand: the value; "o" in the dtype, "lse" and "max_logit" in f32
+};  // operand: the value; "o" in the dtype, "lse" and "max_logit" in f32; of gradient graphs see
+    // ir/gradient.h
 
-using NodeKind = std::variant<Input, Constant, SizeOf, Index, Variable, Apply, Gather, Partner, Reduce,
-                              Scores, Normalize, Attend, LogSumExp, RowMax, Output>;
+// Of gradient graphs. Nothing is read where a mask is false, whatever bits are there.
+// (a {b,h,i,j}, rows, mask): over j the sum of a * rows {b,g,j,d}, giving {b,h,i,d}; over i, and over the
+// query heads of a key head, the sum of a * rows {b,h,i,d}, giving {b,g,j,d}.
+struct Contract {
+  Axis over;
+};
+// (x, mask): the sum over these axes, as a broadcast turns into.
+struct SumOver {
+  Axes over;
+};
+// (x, index..., mask): for every position of x and the indices, x added to an element of something shaped as
+// the captured tensor; the adjoint of Gather. Has no axes; only outputs take it.
+struct Scatter {
+  TensorId tensor;
+};
+
+using NodeKind =
+    std::variant<Input, Constant, SizeOf, Index, Variable, Apply, Gather, Partner, Reduce, Scores, Normalize,
+                 Attend, LogSumExp, RowMax, Output, Contract, SumOver, Scatter>;
 
 struct Node {
   NodeKind kind;

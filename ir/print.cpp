@@ -8,7 +8,8 @@
 namespace attnfuse {
 namespace {
 
-constexpr std::string_view kRoleNames[] = {"query", "key", "value", "captured", "constant"};
+constexpr std::string_view kRoleNames[] = {"query",    "key",   "value",   "captured",
+                                           "constant", "saved", "upstream"};
 
 std::string tensor_line(const TensorInfo& tensor) {
   std::string shape;

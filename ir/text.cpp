@@ -49,6 +49,9 @@ std::string label(const Graph& graph, NodeId id) {
           [](const LogSumExp&) { return std::string("logsumexp"); },
           [](const RowMax&) { return std::string("row max"); },
           [](const Output& output) { return "output " + output.name; },
+          [](const Contract& contract) { return fmt::format("contract {}", name(contract.over)); },
+          [](const SumOver& sum) { return fmt::format("sum over {}", to_string(sum.over)); },
+          [&](const Scatter& scatter) { return "scatter " + graph.tensor(scatter.tensor).name; },
       },
       node.kind);
 }

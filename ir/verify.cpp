@@ -1,5 +1,6 @@
 #include "ir/algorithm.h"
 #include "ir/analysis.h"
+#include "ir/gradient.h"
 #include "ir/verify_rules.h"
 
 namespace attnfuse {
@@ -21,8 +22,10 @@ Diagnostics verify(const Graph& graph) {
                "put tables into captured tensors");
   if (report.found.empty()) check_arity(report, live);
   if (report.found.empty()) check_types(report, live);
-  if (report.found.empty()) check_structure(report, live);
-  if (report.found.empty()) check_stages(report);
+  const bool gradient = is_gradient(graph);
+  if (report.found.empty() && gradient) check_gradient(report, live);
+  if (report.found.empty() && !gradient) check_structure(report, live);
+  if (report.found.empty() && !gradient) check_stages(report);
   return std::move(report.found);
 }
 

@@ -2,6 +2,7 @@
 #include <cctype>
 #include <set>
 
+#include "ir/gradient.h"
 #include "ir/storage.h"
 #include "ir/verify_rules.h"
 
@@ -114,9 +115,18 @@ void check_extents(Report& report, const TensorInfo& tensor) {
   }
 }
 
-// Outputs, and what expressions call something else.
-std::set<std::string_view> reserved_names() {
-  std::set<std::string_view> names{"o", "lse", "x"};
+// Integers and truth values do not change continuously.
+void check_grad(Report& report, const TensorInfo& tensor) {
+  if (!tensor.grad || value_type(tensor.dtype) == ValueType::f32) return;
+  report.add("tensor.grad",
+             fmt::format("\"{}\" is {}, which has no gradient", tensor.name, name(tensor.dtype)),
+             tensor.where, "leave out `grad`, or declare the tensor f32, f16 or bf16");
+}
+
+// Outputs, which a gradient graph has as tensors, and what expressions call something else.
+std::set<std::string_view> reserved_names(const Graph& graph) {
+  std::set<std::string_view> names{"x"};
+  if (!is_gradient(graph)) names.insert({"o", "lse"});
   for (Axis axis : kAllAxes) names.insert(name(axis));
   for (Size size :
        {Size::batch, Size::heads, Size::kv_heads, Size::sq, Size::skv, Size::head_dim, Size::v_head_dim})
@@ -151,7 +161,7 @@ void check_program(Report& report) {
 
 void check_tensors(Report& report) {
   for (const RoleRow& row : kRoles) check_input(report, row);
-  std::set<std::string_view> names = reserved_names();
+  std::set<std::string_view> names = reserved_names(report.graph);
   const std::vector<TensorInfo> stored = storage_tensors(report.graph.info().storage);
   for (const TensorInfo& tensor : stored) names.insert(tensor.name);
   for (const TensorInfo& tensor : report.graph.tensors()) {
@@ -161,6 +171,7 @@ void check_tensors(Report& report) {
           fmt::format("\"{}\" is taken, or not a name of letters, digits and underscores", tensor.name),
           tensor.where);
     check_extents(report, tensor);
+    check_grad(report, tensor);
     if (tensor.role != TensorRole::constant) continue;
     const std::int64_t count = element_count(report.graph, tensor);
     if (count != std::int64_t(tensor.values.size()))

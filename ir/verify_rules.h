@@ -35,4 +35,7 @@ void check_types(Report& report, std::span<const NodeId> live);
 void check_structure(Report& report, std::span<const NodeId> live);
 void check_stages(Report& report);
 
+// verify_gradient.cpp: what holds of gradient graphs in place of the structure of programs.
+void check_gradient(Report& report, std::span<const NodeId> live);
+
 }  // namespace attnfuse

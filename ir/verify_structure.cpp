@@ -132,6 +132,9 @@ bool allowed(const Graph& graph, const Node& node, const Stage& stage) {
                         [](const LogSumExp&) { return false; },
                         [](const RowMax&) { return false; },
                         [](const Output&) { return false; },
+                        [](const Contract&) { return false; },
+                        [](const SumOver&) { return false; },
+                        [](const Scatter&) { return false; },
                     },
                     node.kind);
 }
@@ -156,6 +159,9 @@ std::string described(const Graph& graph, const Node& node) {
           [](const LogSumExp&) { return std::string("the log-sum-exp"); },
           [](const RowMax&) { return std::string("the largest score"); },
           [](const Output&) { return std::string("an output"); },
+          [](const Contract&) { return std::string("a product of gradients"); },
+          [](const SumOver&) { return std::string("a sum of gradients"); },
+          [](const Scatter&) { return std::string("the gradient of a tensor"); },
       },
       node.kind);
 }

@@ -32,6 +32,9 @@ Payload payload(const NodeKind& kind) {
           [](const LogSumExp&) { return Payload{}; },
           [](const RowMax&) { return Payload{}; },
           [](const Output& output) { return Payload{0, output.name}; },
+          [](const Contract& contract) { return Payload{std::uint64_t(contract.over), {}}; },
+          [](const SumOver& sum) { return Payload{0, to_string(sum.over)}; },
+          [](const Scatter& scatter) { return Payload{scatter.tensor.value, {}}; },
       },
       kind);
 }

@@ -17,6 +17,10 @@ std::string_view name(TensorRole role) {
       return "captured";
     case TensorRole::constant:
       return "constant";
+    case TensorRole::saved:
+      return "saved";
+    case TensorRole::upstream:
+      return "upstream";
   }
   return "";
 }
@@ -37,6 +41,8 @@ NodeId transform_of(const Graph& graph, TensorRole role) {
       return graph.operand(find<Attend>(graph), 1);
     case TensorRole::captured:
     case TensorRole::constant:
+    case TensorRole::saved:
+    case TensorRole::upstream:
       break;
   }
   ATTNFUSE_CHECK(false, "only query, key and value are transformed");

@@ -9,7 +9,8 @@ namespace {
 
 bool is_leaf(const Node& node) {
   return as<Input>(node) || as<Scores>(node) || as<Normalize>(node) || as<Attend>(node) ||
-         as<LogSumExp>(node) || as<RowMax>(node);
+         as<LogSumExp>(node) || as<RowMax>(node) || as<Contract>(node) || as<SumOver>(node) ||
+         as<Scatter>(node);
 }
 
 // Nodes that `root` needs, down to leaves. Operands have smaller numbers than their users.
@@ -127,6 +128,9 @@ void RowExpression::evaluate(Step& step, const Position& at, std::span<const dou
           [&](const Attend& leaf_kind) { copy_leaf(leaf_kind); },
           [&](const LogSumExp& leaf_kind) { copy_leaf(leaf_kind); },
           [&](const RowMax& leaf_kind) { copy_leaf(leaf_kind); },
+          [&](const Contract& leaf_kind) { copy_leaf(leaf_kind); },
+          [&](const SumOver& leaf_kind) { copy_leaf(leaf_kind); },
+          [&](const Scatter& leaf_kind) { copy_leaf(leaf_kind); },
       },
       node.kind);
   if (in_f32_ && node.type == ValueType::f32)

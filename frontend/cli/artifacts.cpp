@@ -72,6 +72,8 @@ std::vector<Extent> shape_of(const TileProgram& program, const TensorInfo& tenso
       return stored_shape(storage, RowSide::key, tensor.shape);
     case TensorRole::captured:
     case TensorRole::constant:
+    case TensorRole::saved:
+    case TensorRole::upstream:
       break;
   }
   return tensor.shape;
