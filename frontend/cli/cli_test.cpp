@@ -164,6 +164,20 @@ TEST_CASE("a broken shape is explained") {
   }
 }
 
+TEST_CASE("the gradient graph of a program is shown, and what it cannot be derived for is said") {
+  const Ran ran = attnfuse("show llama3_8b --after differentiate");
+  CHECK(ran.code == 0);
+  CHECK(ran.has("upstream do : f32 [batch, heads, sq, v_head_dim]"));
+  CHECK(ran.has("output dq"));
+  CHECK(attnfuse("show llama3_8b --after differentiate --dot").has("digraph"));
+  Folder folder;
+  const Ran integer = attnfuse(
+      "show " + folder.write("ids.attn",
+                             "attention t { heads 2 head_dim 16 dtype f16 param n : i32 grad mask j > n }"));
+  CHECK(integer.code == 1);
+  CHECK(integer.has("error[tensor.grad]: \"n\" is i32, which has no gradient"));
+}
+
 TEST_CASE("every example can be shown, drawn and emitted for every backend") {
   for (const char* target : {"cuda:sm_90a", "hip:gfx942", "spirv"}) {
     const Ran ran = attnfuse(std::string("emit llama3_8b --target ") + target);

@@ -5,6 +5,7 @@
 #include "frontend/cli/command.h"
 #include "ir/algorithm.h"
 #include "ir/analysis.h"
+#include "passes/differentiate.h"
 #include "passes/passes.h"
 
 namespace attnfuse::cli {
@@ -14,6 +15,8 @@ struct Options {
   std::string spec, after, target;
   bool dot = false, latex = false, time_passes = false;
 };
+
+constexpr std::string_view kDifferentiate = "differentiate";
 
 struct Stage {
   std::string name, text;
@@ -52,18 +55,26 @@ int show_stages(const Options& options, const Graph& graph) {
     if (!print_text(text)) return kFailed;
   }
   if (options.after.empty()) return kDone;
-  std::string names;
+  std::string names(kDifferentiate);
   for (const Stage& stage : stages) {
     if (stage.name == options.after) return print_text(stage.text) ? kDone : kFailed;
-    names += (names.empty() ? "" : ", ") + stage.name;
+    names += ", " + stage.name;
   }
   return fail(
       {{"pass.unknown", fmt::format("there is no stage '{}'", options.after), {}, "one of " + names}});
 }
 
+// The gradient graph stands beside the stages that lead to a forward kernel.
+int show_gradient(const Options& options, const Graph& program) {
+  const auto gradient = differentiate(program);
+  if (!gradient) return fail(gradient.errors());
+  return print_text(options.dot ? dot(*gradient) : print(*gradient)) ? kDone : kFailed;
+}
+
 int show(const Options& options) {
   const auto spec = load_spec(options.spec);
   if (!spec) return kFailed;
+  if (options.after == kDifferentiate) return show_gradient(options, spec->graph);
   if (options.dot) return print_text(dot(spec->graph)) ? kDone : kFailed;
   if (options.latex) return print_text(latex_text(spec->graph)) ? kDone : kFailed;
   if (options.after.empty() && !options.time_passes) return print_text(print(spec->graph)) ? kDone : kFailed;
@@ -78,7 +89,7 @@ Command show_command() {
       .name = "show",
       .about = "The graph of a program, or what a stage makes of it",
       .options = {{"spec", &options->spec, "SPEC", true},
-                  {"--after", &options->after, "The text after this pass"},
+                  {"--after", &options->after, "The text after this pass; differentiate: the gradient graph"},
                   {"--target", &options->target, "TARGET of the stages that depend on one"},
                   {"--dot", &options->dot, "Graphviz text"},
                   {"--latex", &options->latex, "The transforms, score, mask and value as LaTeX"},
