@@ -57,7 +57,7 @@ Inferred infer(const Graph& graph, const NodeKind& kind, std::span<const NodeId>
                                                 : Axes{Axis::b, Axis::g, Axis::j, Axis::d}};
           },
           [&](const SumOver& sum) {
-            Axes left = first;
+            Axes left = all;  // the mask's too: it says which positions count
             for (Axis axis : kAllAxes)
               if (sum.over.has(axis)) left = left.without(axis);
             return Inferred{first_type, left};

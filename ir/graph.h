@@ -148,14 +148,18 @@ struct Output {
 struct Contract {
   Axis over;
 };
-// (x, mask): the sum over these axes, as a broadcast turns into.
+// (x, mask): the sum over these axes, as a broadcast turns into; `row` is how long d is, where it is one of
+// them.
 struct SumOver {
   Axes over;
+  Size row = Size::head_dim;
 };
-// (x, index..., mask): for every position of x and the indices, x added to an element of something shaped as
-// the captured tensor; the adjoint of Gather. Has no axes; only outputs take it.
+// (x, index..., mask): for every position of `over`, x added to an element of something shaped as the
+// captured tensor; the adjoint of Gather. Has no axes itself; only outputs take it.
 struct Scatter {
   TensorId tensor;
+  Axes over;
+  Size row = Size::head_dim;
 };
 
 using NodeKind =

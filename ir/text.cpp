@@ -3,6 +3,15 @@
 #include <fmt/format.h>
 
 namespace attnfuse {
+namespace {
+
+// What a sum is over: "over {b,i,j}", "over {b,h,i,d} of v_head_dim".
+std::string positions(Axes axes, Size row) {
+  const std::string text = "over " + to_string(axes);
+  return axes.has(Axis::d) ? fmt::format("{} of {}", text, name(row)) : text;
+}
+
+}  // namespace
 
 std::string constant_text(double value, ValueType type) {
   switch (type) {
@@ -50,8 +59,11 @@ std::string label(const Graph& graph, NodeId id) {
           [](const RowMax&) { return std::string("row max"); },
           [](const Output& output) { return "output " + output.name; },
           [](const Contract& contract) { return fmt::format("contract {}", name(contract.over)); },
-          [](const SumOver& sum) { return fmt::format("sum over {}", to_string(sum.over)); },
-          [&](const Scatter& scatter) { return "scatter " + graph.tensor(scatter.tensor).name; },
+          [](const SumOver& sum) { return "sum " + positions(sum.over, sum.row); },
+          [&](const Scatter& scatter) {
+            return fmt::format("scatter {} {}", graph.tensor(scatter.tensor).name,
+                               positions(scatter.over, scatter.row));
+          },
       },
       node.kind);
 }

@@ -33,7 +33,7 @@ class GradientRules {
         as<Variable>(node))
       mistake(id, "a gradient graph reads what the forward pass saved and computes none of it again");
     if (as<Contract>(node)) check_contract(id);
-    if (as<SumOver>(node)) check_sum(id, graph_.operand(id, 0), graph_.operand(id, 1));
+    if (as<SumOver>(node)) check_sum(id);
     if (const auto* scatter = as<Scatter>(node)) check_scatter(id, graph_.tensor(scatter->tensor));
     if (!node.axes.within(kScoreAxes) && !node.axes.within(kQueryAxes) && !node.axes.within(kKeyAxes))
       mistake(id, fmt::format("no tile has the axes {}", to_string(node.axes)));
@@ -111,26 +111,27 @@ class GradientRules {
     check_mask(id, graph_.operand(id, 2));
   }
 
-  void check_sum(NodeId id, NodeId x, NodeId mask) {
-    check_mask(id, mask);
-    const Axes axes = graph_.node(x).axes;
-    if (!as<Scatter>(graph_.node(id)) && !as<SumOver>(graph_.node(id))->over.within(axes))
-      mistake(id, fmt::format("a value with the axes {} has not all of those it is summed over",
-                              to_string(axes)));
-    if (graph_.node(x).type != ValueType::f32) mistake(id, "only f32 values are summed");
-    if (!graph_.node(mask).axes.within(axes))
-      mistake(id, fmt::format("a mask with the axes {} parts no values with {}",
-                              to_string(graph_.node(mask).axes), to_string(axes)));
+  void check_sum(NodeId id) {
+    check_mask(id, graph_.operand(id, 1));
+    if (graph_.node(graph_.operand(id, 0)).type != ValueType::f32) mistake(id, "only f32 values are summed");
   }
 
   void check_scatter(NodeId id, const TensorInfo& tensor) {
     const std::vector<NodeId> operands = graph_.operands(id);
-    check_sum(id, operands.front(), operands.back());
+    check_mask(id, operands.back());
+    if (graph_.node(operands.front()).type != ValueType::f32) mistake(id, "only f32 values are summed");
     if (tensor.role != TensorRole::captured || !tensor.grad)
       mistake(id, fmt::format("\"{}\" is no captured tensor whose gradient is wanted", tensor.name));
+    for (NodeId operand : operands) check_within(id, operand, as<Scatter>(graph_.node(id))->over);
     for (std::size_t k = 1; k + 1 < operands.size(); ++k)
       if (graph_.node(operands[k]).type != ValueType::i32)
         mistake(id, fmt::format("index {} into the gradient of \"{}\" is not i32", k, tensor.name));
+  }
+
+  void check_within(NodeId id, NodeId operand, Axes axes) {
+    if (!graph_.node(operand).axes.within(axes))
+      mistake(id, fmt::format("a value with the axes {} is summed at positions of {}",
+                              to_string(graph_.node(operand).axes), to_string(axes)));
   }
 
   void check_mask(NodeId id, NodeId mask) {

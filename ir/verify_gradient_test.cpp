@@ -37,6 +37,8 @@ struct GradientProgram {
   }
 };
 
+constexpr Axes kPairs{Axis::b, Axis::h, Axis::i, Axis::j};
+
 NodeId input(Graph& graph, std::string_view name) { return graph.add(Input{graph.find_tensor(name)}); }
 NodeId truth(Graph& graph) { return graph.constant(1, ValueType::boolean); }
 NodeId causal(Graph& graph) {
@@ -62,14 +64,15 @@ TEST_CASE("sums over pairs, sums into elements and zeros make a legal gradient g
   };
   program.slope = [](Graph& graph) {
     const NodeId sum = graph.add(SumOver{{Axis::b, Axis::i, Axis::j}}, {scores(graph), causal(graph)});
-    return graph.add(Scatter{graph.find_tensor("slope")}, {sum, graph.index(Axis::h), truth(graph)});
+    return graph.add(Scatter{graph.find_tensor("slope"), {Axis::h}},
+                     {sum, graph.index(Axis::h), truth(graph)});
   };
   CHECK(complaint(program) == "");
   const std::string text = print(program.build());
   CHECK(text.find("upstream do : f32 [batch, heads, sq, v_head_dim]\n") != std::string::npos);
   CHECK(text.find(" = contract j ") != std::string::npos);
   CHECK(text.find(" = sum over {b,i,j} ") != std::string::npos);
-  CHECK(text.find(" = scatter slope ") != std::string::npos);
+  CHECK(text.find(" = scatter slope over {h} ") != std::string::npos);
 }
 
 TEST_CASE("products of gradients are over i or j, of rows that lie there, under a truth value") {
@@ -88,12 +91,19 @@ TEST_CASE("products of gradients are over i or j, of rows that lie there, under 
   CHECK(complains(program, "a mask is a truth value"));
 }
 
-TEST_CASE("sums have the axes that they are over, and masks no others") {
+TEST_CASE("what is summed into elements lies at the positions of the sum") {
   GradientProgram program;
-  program.dq = [](Graph& graph) { return graph.add(SumOver{{Axis::j}}, {input(graph, "q"), truth(graph)}); };
-  CHECK(complains(program, "a value with the axes {b,h,i,d} has not all of those it is summed over"));
-  program.dq = [](Graph& graph) { return graph.add(SumOver{{Axis::d}}, {input(graph, "q"), causal(graph)}); };
-  CHECK(complains(program, "a mask with the axes {i,j} parts no values with {b,h,i,d}"));
+  program.slope = [](Graph& graph) {
+    const Scatter scatter{graph.find_tensor("slope"), {Axis::b, Axis::h, Axis::i}};
+    return graph.add(scatter, {scores(graph), graph.index(Axis::h), truth(graph)});
+  };
+  CHECK(complains(program, "a value with the axes {b,h,i,j} is summed at positions of {b,h,i}"));
+}
+
+TEST_CASE("a sum has what axes its value and its mask have, without those it is over") {
+  Graph graph = GradientProgram{}.build();
+  const NodeId sum = graph.add(SumOver{{Axis::b, Axis::i}}, {graph.index(Axis::h), causal(graph)});
+  CHECK(graph.node(sum).axes == Axes{Axis::h, Axis::j});
 }
 
 TEST_CASE("a captured gradient is made of sums into its own elements, and is an output alone") {
@@ -101,7 +111,7 @@ TEST_CASE("a captured gradient is made of sums into its own elements, and is an 
   program.slope = [](Graph& graph) { return graph.constant(0); };
   CHECK(complains(program, "the gradient of \"slope\" is made of sums into its elements"));
   const auto scattered = [](Graph& graph) {
-    return graph.add(Scatter{graph.find_tensor("slope")},
+    return graph.add(Scatter{graph.find_tensor("slope"), kPairs},
                      {scores(graph), graph.index(Axis::h), causal(graph)});
   };
   program.slope = [&](Graph& graph) { return scattered(graph); };
@@ -109,7 +119,8 @@ TEST_CASE("a captured gradient is made of sums into its own elements, and is an 
   CHECK(complains(program, "the gradient of a captured tensor is an output alone"));
   program.dq = {};
   program.slope = [](Graph& graph) {
-    return graph.add(Scatter{graph.find_tensor("slope")}, {scores(graph), graph.constant(0), causal(graph)});
+    return graph.add(Scatter{graph.find_tensor("slope"), kPairs},
+                     {scores(graph), graph.constant(0), causal(graph)});
   };
   CHECK(complains(program, "index 1 into the gradient of \"slope\" is not i32"));
 }

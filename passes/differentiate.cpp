@@ -9,7 +9,7 @@
 #include "ir/algorithm.h"
 #include "ir/analysis.h"
 #include "ir/gradient.h"
-#include "passes/passes.h"
+#include "passes/folder.h"
 #include "passes/split_backward.h"
 
 namespace attnfuse {
@@ -25,14 +25,26 @@ struct ScoreRow {
   NodeId lse_gradient, max_gradient;  // what reaches the log-sum-exp and the largest score
 };
 
-// A part of the gradient of one value, in the gradient graph: of all users that give it at the same
-// positions. Parts at different positions may not be added before they are summed to the value's own.
-struct Contribution {
+// Where a value is one of many: its own axes, and those along which it is the same, though other things are
+// not.
+struct Positions {
   Axes axes;
-  Size row;           // how long d is, where it is an axis
-  BackwardPart part;  // the kernel that has it
+  Size row = Size::head_dim;  // how long d is, where it is an axis
+  bool operator==(const Positions&) const = default;
+};
+
+// A part of the gradient of one value, in the gradient graph: of all users that give it at the same positions
+// and in the same kernel. Those at different positions may not be added before they are summed to the value's
+// own, and those of different kernels only where both are in memory.
+struct Contribution {
+  Positions at;
+  BackwardPart part;
   NodeId value;
 };
+
+constexpr Positions kPairs{{Axis::b, Axis::h, Axis::i, Axis::j}};
+constexpr Positions kQueryRows{{Axis::b, Axis::h, Axis::i}};
+constexpr Positions kKeyRows{{Axis::b, Axis::g, Axis::j}};
 
 Axes missing_axes(Axes from, Axes in) {
   Axes missing;
@@ -78,23 +90,25 @@ class Differentiator {
   void recompute(NodeId id);
   NodeId weights(NodeId id);
 
-  void contribute(NodeId target, NodeId value);
+  void contribute(NodeId target, NodeId value, const Positions& at);
+  Positions positions(NodeId id, const Positions& given = {}) const;
   NodeId summed(NodeId id, const Contribution& contribution);
   NodeId total(NodeId id);
-  Nodes gradients(NodeId id);
+  std::vector<Contribution> gradients(NodeId id);
   NodeId mask_of(const Contribution& contribution);
   TensorId input_of(NodeId value) const;
   NodeId reached(TensorId tensor);
 
   void propagate(NodeId id);
   void propagate_output(NodeId id, const std::string& name);
-  void propagate_apply(NodeId id, Op op, NodeId gradient);
+  void propagate_apply(NodeId id, Op op, const Contribution& gradient);
   void propagate_gather(NodeId id, TensorId tensor);
   void propagate_reduce(NodeId id, ReduceOp op, NodeId gradient);
   void propagate_attend(NodeId id, NodeId gradient);
   void propagate_normalize(NodeId id, NormalizeKind kind);
   void propagate_scores(NodeId id, NodeId gradient);
   void add_outputs();
+  Graph simplified() const;
 
   const NodeId& copy(NodeId id) const { return copies_[id.value]; }
   const Node& node(NodeId id) const { return from_.node(id); }
@@ -112,7 +126,8 @@ class Differentiator {
   std::map<TensorId, NodeId> inputs_;   // gradients of query, key and value
   std::map<TensorId, Nodes> scattered_;
   NodeId mask_;
-  BackwardParts parts_;  // of to_
+  NodeId first_gradient_;  // those before it are values of the program
+  BackwardParts parts_;    // of to_
   Diagnostics mistakes_;
 };
 
@@ -220,18 +235,24 @@ NodeId Differentiator::weights(NodeId id) {
 
 // ---- sums of contributions -----------------------------------------------------------------------------
 
-void Differentiator::contribute(NodeId target, NodeId value) {
+// Of a value of the program whose gradient is given at these.
+Positions Differentiator::positions(NodeId id, const Positions& given) const {
+  const Axes axes = given.axes | node(id).axes;
+  if (!axes.has(Axis::d) || given.axes.has(Axis::d)) return {axes, given.row};
+  return {axes, row_size(from_, id)};
+}
+
+void Differentiator::contribute(NodeId target, NodeId value, const Positions& at) {
   if (!active_[target.value]) return;
   if (const auto* constant = as<Constant>(to_.node(value)); constant && constant->value == 0) return;
-  const Axes axes = to_.node(value).axes;
-  const Size row = axes.has(Axis::d) ? row_size(to_, value) : Size::head_dim;
-  const BackwardPart part = parts_.of(to_, value);
+  const BackwardPart least = at.axes.has(Axis::j) ? BackwardPart::main : BackwardPart::shared;
+  const BackwardPart part = std::max(parts_.of(to_, value), least);
   for (Contribution& other : contributions_[target.value]) {
-    if (other.axes != axes || other.row != row || other.part != part) continue;
+    if (other.at != at || other.part != part) continue;
     other.value = op(Op::add, other.value, value);
     return;
   }
-  contributions_[target.value].push_back({axes, row, part, value});
+  contributions_[target.value].push_back({at, part, value});
 }
 
 // Rows of a tensor that got no gradient contribute nothing, whatever they hold: masked keys may hold
@@ -262,17 +283,19 @@ TensorId Differentiator::input_of(NodeId value) const {
 
 // Where a contribution is summed.
 NodeId Differentiator::mask_of(const Contribution& contribution) {
-  if (contribution.axes.has(Axis::i) && contribution.axes.has(Axis::j)) return mask_;
+  if (contribution.at.axes.has(Axis::i) && contribution.at.axes.has(Axis::j)) return mask_;
   const TensorId input = input_of(contribution.value);
   return input.valid() ? reached(input) : to_.constant(1, ValueType::boolean);
 }
 
 // The contribution at no more than the value's own axes.
 NodeId Differentiator::summed(NodeId id, const Contribution& contribution) {
-  const Axes missing = missing_axes(contribution.axes, node(id).axes);
+  const Axes missing = missing_axes(contribution.at.axes, node(id).axes);
   if (missing.empty()) return contribution.value;
-  if (missing == Axes{Axis::d}) return sum_over_d(contribution.value);
-  return to_.add(SumOver{missing}, {contribution.value, mask_of(contribution)});
+  if (missing == Axes{Axis::d} && to_.node(contribution.value).axes.has(Axis::d))
+    return sum_over_d(contribution.value);
+  return to_.add(SumOver{missing, missing.has(Axis::d) ? contribution.at.row : Size::head_dim},
+                 {contribution.value, mask_of(contribution)});
 }
 
 // The gradient of a value at its own axes; invalid when nothing reaches it.
@@ -289,10 +312,14 @@ NodeId Differentiator::total(NodeId id) {
 // What goes on to the operands of an operation, each by itself. A value that fills a tile keeps the positions
 // that its gradient stands at: summed, it would be as large as a sequence times a tile's side, or two
 // sequences.
-Nodes Differentiator::gradients(NodeId id) {
-  Nodes result;
-  for (const Contribution& contribution : contributions_[id.value])
-    result.push_back(fills_tile(node(id).axes) ? contribution.value : summed(id, contribution));
+std::vector<Contribution> Differentiator::gradients(NodeId id) {
+  std::vector<Contribution> result = contributions_[id.value];
+  if (fills_tile(node(id).axes)) return result;
+  for (Contribution& contribution : result) {
+    contribution.value = summed(id, contribution);
+    const bool has_dim = node(id).axes.has(Axis::d);
+    contribution.at = {node(id).axes, has_dim ? contribution.at.row : Size::head_dim};
+  }
   return result;
 }
 
@@ -304,7 +331,7 @@ void Differentiator::propagate(NodeId id) {
   if (const auto* normalize = as<Normalize>(node(id))) return propagate_normalize(id, normalize->kind);
   if (const auto* output = as<Output>(node(id))) return propagate_output(id, output->name);
   if (const auto* apply = as<Apply>(node(id))) {
-    for (NodeId gradient : gradients(id)) propagate_apply(id, apply->op, gradient);
+    for (const Contribution& gradient : gradients(id)) propagate_apply(id, apply->op, gradient);
     return;
   }
   const NodeId gradient = total(id);
@@ -312,7 +339,7 @@ void Differentiator::propagate(NodeId id) {
   if (const auto* input = as<Input>(node(id))) inputs_[input->tensor] = gradient;
   if (const auto* reduce = as<Reduce>(node(id))) propagate_reduce(id, reduce->op, gradient);
   if (const auto* partner = as<Partner>(node(id)))
-    contribute(from_.operand(id, 0), to_.add(*partner, {gradient}));
+    contribute(from_.operand(id, 0), to_.add(*partner, {gradient}), positions(id));
   if (as<Scores>(node(id))) propagate_scores(id, gradient);
   if (as<Attend>(node(id))) propagate_attend(id, gradient);
   if (as<LogSumExp>(node(id))) rows_.at(from_.operand(id, 0)).lse_gradient = gradient;
@@ -321,18 +348,20 @@ void Differentiator::propagate(NodeId id) {
 
 void Differentiator::propagate_output(NodeId id, const std::string& name) {
   const NodeId value = from_.operand(id, 0);
-  contribute(value, row_tensor(gradient_name(name), TensorRole::upstream, node(value).axes.has(Axis::d)));
+  const bool has_dim = node(value).axes.has(Axis::d);
+  contribute(value, row_tensor(gradient_name(name), TensorRole::upstream, has_dim), positions(value));
 }
 
-void Differentiator::propagate_apply(NodeId id, Op op, NodeId gradient) {
+void Differentiator::propagate_apply(NodeId id, Op op, const Contribution& gradient) {
   const ScalarOpInfo& row = info(op);
   ATTNFUSE_CHECK(row.vjp, "an f32 value has no derivative: " + std::string(row.name));
   const Nodes operands = from_.operands(id);
   Nodes copies;
   for (NodeId operand : operands) copies.push_back(copy(operand));
-  const Nodes gradients = row.vjp(to_, copies, copy(id), gradient);
+  const Nodes gradients = row.vjp(to_, copies, copy(id), gradient.value);
+  const Positions at = positions(id, gradient.at);
   for (std::size_t k = 0; k < operands.size(); ++k)
-    if (row.operand[k] == ValueType::f32) contribute(operands[k], gradients[k]);
+    if (row.operand[k] == ValueType::f32) contribute(operands[k], gradients[k], at);
 }
 
 void Differentiator::propagate_gather(NodeId id, TensorId tensor) {
@@ -340,7 +369,8 @@ void Differentiator::propagate_gather(NodeId id, TensorId tensor) {
     Nodes operands{contribution.value};
     for (NodeId index : from_.operands(id)) operands.push_back(copy(index));
     operands.push_back(mask_of(contribution));
-    scattered_[tensor].push_back(to_.add(Scatter{tensor}, operands, node(id).where));
+    const Positions at = positions(id, contribution.at);
+    scattered_[tensor].push_back(to_.add(Scatter{tensor, at.axes, at.row}, operands, node(id).where));
   }
 }
 
@@ -349,26 +379,26 @@ void Differentiator::propagate_reduce(NodeId id, ReduceOp kind, NodeId gradient)
   ATTNFUSE_CHECK(node(x).axes.has(Axis::d), "a reduction over d of what does not depend on it");
   switch (kind) {
     case ReduceOp::sum:
-      return contribute(x, gradient);
+      return contribute(x, gradient, positions(x));
     case ReduceOp::max:
     case ReduceOp::maximum: {
       const NodeId is_largest = to_.apply(Op::bool_to_f32, {op(Op::eq, copy(x), copy(id))});
       const NodeId share = op(Op::div, gradient, sum_over_d(is_largest));
-      return contribute(x, op(Op::mul, share, is_largest));
+      return contribute(x, op(Op::mul, share, is_largest), positions(x));
     }
   }
 }
 
 void Differentiator::propagate_attend(NodeId id, NodeId gradient) {
   const NodeId weights = from_.operand(id, 0), value = from_.operand(id, 1);
-  contribute(weights, to_.add(Scores{}, {gradient, copy(value)}));
-  contribute(value, to_.add(Contract{Axis::i}, {copy(weights), gradient, mask_}));
+  contribute(weights, to_.add(Scores{}, {gradient, copy(value)}), kPairs);
+  contribute(value, to_.add(Contract{Axis::i}, {copy(weights), gradient, mask_}), positions(value, kKeyRows));
 }
 
 void Differentiator::propagate_scores(NodeId id, NodeId gradient) {
   const NodeId query = from_.operand(id, 0), key = from_.operand(id, 1);
-  contribute(query, to_.add(Contract{Axis::j}, {gradient, copy(key), mask_}));
-  contribute(key, to_.add(Contract{Axis::i}, {gradient, copy(query), mask_}));
+  contribute(query, to_.add(Contract{Axis::j}, {gradient, copy(key), mask_}), positions(query, kQueryRows));
+  contribute(key, to_.add(Contract{Axis::i}, {gradient, copy(query), mask_}), positions(key, kKeyRows));
 }
 
 // With p the normalized weights and dp their gradient, which come out of a product with the values alone, the
@@ -385,30 +415,30 @@ void Differentiator::propagate_normalize(NodeId id, NormalizeKind kind) {
     case NormalizeKind::softmax_sink: {
       const NodeId sink = from_.operand(id, 2);
       const NodeId share = to_.apply(Op::exp, {op(Op::sub, copy(sink), row.lse)});
-      contribute(sink, to_.apply(Op::neg, {op(Op::mul, share, delta)}));
+      contribute(sink, to_.apply(Op::neg, {op(Op::mul, share, delta)}), kQueryRows);
       if (row.max_gradient.valid()) {
         const NodeId is_largest = op(Op::ilt, row.max_key, to_.constant(0, ValueType::i32));
-        contribute(sink, select(is_largest, row.max_gradient, to_.constant(0)));
+        contribute(sink, select(is_largest, row.max_gradient, to_.constant(0)), kQueryRows);
       }
       [[fallthrough]];
     }
     case NormalizeKind::softmax:
-      contribute(score, op(Op::mul, p, op(Op::sub, dp, delta)));
+      contribute(score, op(Op::mul, p, op(Op::sub, dp, delta)), kPairs);
       break;
     case NormalizeKind::retention: {
       const NodeId size = to_.apply(Op::abs, {row.row_sum}), one = to_.constant(1), zero = to_.constant(0);
       const NodeId signed_delta = select(op(Op::gt, row.row_sum, zero), delta, to_.apply(Op::neg, {delta}));
       const NodeId through_sum = select(op(Op::gt, size, one), signed_delta, zero);
-      contribute(score, op(Op::div, op(Op::sub, dp, through_sum), op(Op::max, size, one)));
+      contribute(score, op(Op::div, op(Op::sub, dp, through_sum), op(Op::max, size, one)), kPairs);
       break;
     }
     case NormalizeKind::none:
-      contribute(score, dp);
+      contribute(score, dp, kPairs);
       break;
   }
   if (!row.max_gradient.valid()) return;
   const NodeId is_largest = op(Op::ieq, to_.index(Axis::j), row.max_key);
-  contribute(score, select(is_largest, row.max_gradient, to_.constant(0)));
+  contribute(score, select(is_largest, row.max_gradient, to_.constant(0)), kPairs);
 }
 
 // ---- the whole ---------------------------------------------------------------------------------------
@@ -445,11 +475,43 @@ void Differentiator::check_discrete() {
   }
 }
 
+// Whether the linear map of a gradient that the node is gives zero, as what it is given is zero. Of the
+// program's own values that is not so: they may be infinite, and times zero NaN.
+bool is_zero(const Folder& folder, const Node& node, std::span<const NodeId> operands) {
+  const auto zero = [&](std::size_t k) { return folder.constant_of(operands[k]) == 0.0; };
+  if (const auto* apply = as<Apply>(node)) {
+    if (apply->op == Op::mul) return zero(0) || zero(1);
+    if (apply->op == Op::div) return zero(0);
+    return apply->op == Op::select && zero(1) && zero(2);
+  }
+  const bool is_linear =
+      as<SumOver>(node) || as<Contract>(node) || as<Scatter>(node) || as<Reduce>(node) || as<Partner>(node);
+  return is_linear && zero(0);
+}
+
+// What is zero, because some operation passes nothing on, has lost its positions and is not summed.
+Graph Differentiator::simplified() const {
+  std::optional<Folder> folder;
+  return rewrite_live(to_, [&](Graph& to, const Graph& from, NodeId id, std::span<const NodeId> operands) {
+    if (!folder) folder.emplace(to);
+    const Node& node = from.node(id);
+    if (id >= first_gradient_ && is_zero(*folder, node, operands)) return folder->constant(0, ValueType::f32);
+    if (!as<Output>(node)) return folder->add_like(node, operands);
+    Nodes kept;
+    for (std::size_t k = 0; k < operands.size(); ++k) {
+      const bool was_sum = as<Scatter>(from.node(from.operand(id, int(k)))) != nullptr;
+      if (!was_sum || as<Scatter>(to.node(operands[k]))) kept.push_back(operands[k]);
+    }
+    return folder->add(node.kind, kept, node.where);
+  });
+}
+
 Result<Graph> Differentiator::run() {
   check_names();
   find_rows();
   mark_active();
   for (NodeId id : live_) recompute(id);
+  first_gradient_ = {std::uint32_t(to_.size())};
   for (NodeId id : live_) {
     if (as<Normalize>(node(id))) mask_ = copy(from_.operand(id, 1));
     const bool is_product = as<Scores>(node(id)) || as<Attend>(node(id));
@@ -461,16 +523,14 @@ Result<Graph> Differentiator::run() {
   check_discrete();
   if (!mistakes_.empty()) return mistakes_;
   add_outputs();
-  return std::move(to_);
+  return simplified();
 }
 
 }  // namespace
 
 Result<Graph> differentiate(const Graph& program) {
   if (Diagnostics mistakes = verify(program); !mistakes.empty()) return mistakes;
-  const Result<Graph> built = Differentiator(program).run();
-  if (!built) return built;
-  Result<Graph> gradient = simplify(*built);
+  Result<Graph> gradient = Differentiator(program).run();
   if (!gradient) return gradient;
   if (Diagnostics mistakes = verify(*gradient); !mistakes.empty()) return mistakes;
   return gradient;

@@ -33,8 +33,11 @@ Payload payload(const NodeKind& kind) {
           [](const RowMax&) { return Payload{}; },
           [](const Output& output) { return Payload{0, output.name}; },
           [](const Contract& contract) { return Payload{std::uint64_t(contract.over), {}}; },
-          [](const SumOver& sum) { return Payload{0, to_string(sum.over)}; },
-          [](const Scatter& scatter) { return Payload{scatter.tensor.value, {}}; },
+          [](const SumOver& sum) { return Payload{std::uint64_t(sum.row), to_string(sum.over)}; },
+          [](const Scatter& scatter) {
+            return Payload{scatter.tensor.value * kSizeCount + std::uint64_t(scatter.row),
+                           to_string(scatter.over)};
+          },
       },
       kind);
 }

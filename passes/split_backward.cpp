@@ -50,7 +50,10 @@ BackwardPart BackwardParts::of(const Graph& gradient, NodeId id) {
           std::max(part, is_dq(gradient.node(operand)) ? BackwardPart::postprocess : parts_[operand.value]);
     }
     const bool is_tensor = as<Input>(node) != nullptr;  // in memory for everyone
-    const bool has_pairs = as<Scores>(node) || as<Contract>(node) || node.axes.has(Axis::j);
+    const auto* sum = as<SumOver>(node);
+    const auto* scatter = as<Scatter>(node);
+    const Axes over = sum ? sum->over : scatter ? scatter->over : node.axes;
+    const bool has_pairs = as<Scores>(node) || as<Contract>(node) || over.has(Axis::j);
     if (as<Scores>(node) || (reads_rows && has_pairs && !is_tensor))
       part = std::max(part, BackwardPart::main);
     if (reads_rows && !is_tensor) part = std::max(part, BackwardPart::preprocess);

@@ -53,7 +53,7 @@ class GradientRun {
       if (const auto* output = as<Output>(node))
         outputs[output->name] = gathered_output(id, output->name);
       else if (const auto* scatter = as<Scatter>(node))
-        scattered_[id.value] = scatter_into(id, scatter->tensor);
+        scattered_[id.value] = scatter_into(id, *scatter);
       else
         values_[id.value] = evaluate(id);
     }
@@ -151,7 +151,7 @@ class GradientRun {
                           [&](const Reduce& reduce) { return reduced(id, reduce.op); },
                           [&](const Scores&) { return product(id); },
                           [&](const Contract&) { return contracted(id); },
-                          [&](const SumOver&) { return summed(id); },
+                          [&](const SumOver& sum) { return summed(id, sum); },
                           [&](const Variable&) { return forbidden(id); },
                           [&](const Normalize&) { return forbidden(id); },
                           [&](const Attend&) { return forbidden(id); },
@@ -260,24 +260,21 @@ class GradientRun {
     return sums;
   }
 
-  Values summed(NodeId id) const {
-    const NodeId x = graph_.operand(id, 0);
+  Values summed(NodeId id, const SumOver& sum) const {
     Values sums = space(axes(id));
-    for_each(axes(x), row_length(x), [&](const Position& at) {
+    const Axes all = axes(id) | sum.over;
+    for_each(all, sum.over.has(Axis::d) ? sizes_[sum.row] : extent(Axis::d), [&](const Position& at) {
       if (value(id, 1)(at) != 0) sums(at) += value(id, 0)(at);
     });
     return sums;
   }
 
-  std::vector<double> scatter_into(NodeId id, TensorId tensor) const {
-    const TensorInfo& info = graph_.tensor(tensor);
+  std::vector<double> scatter_into(NodeId id, const Scatter& scatter) const {
+    const TensorInfo& info = graph_.tensor(scatter.tensor);
     std::vector<double> sums(element_count(info));
-    const std::vector<NodeId> operands = graph_.operands(id);
-    Axes all;
-    for (NodeId operand : operands) all = all | axes(operand);
-    const int mask = int(operands.size()) - 1;
+    const int mask = int(info.shape.size()) + 1;
     std::vector<std::int64_t> index;
-    for_each(all, row_length(operands[0]), [&](const Position& at) {
+    for_each(scatter.over, sizes_[scatter.row], [&](const Position& at) {
       if (value(id, mask)(at) == 0) return;
       const std::int64_t to = offset(id, info, 1, at, index);
       if (to >= 0) sums[std::size_t(to)] += value(id, 0)(at);
