@@ -175,6 +175,7 @@ class GradientRun {
                                 : Axes{Axis::b, Axis::h, Axis::i};
     const bool is_row = tensor.role == TensorRole::saved || tensor.role == TensorRole::upstream;
     Values values = space(axes);
+    if (tensor.role == TensorRole::upstream && !rows_.contains(tensor.name)) return values;
     std::size_t next = 0;
     for_each(axes, has_dim ? extent(tensor.shape[3]) : 1, [&](const Position& at) {
       const std::int64_t index[] = {at[Axis::b], at[is_key ? Axis::g : Axis::h],

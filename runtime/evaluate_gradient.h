@@ -10,7 +10,8 @@
 namespace attnfuse {
 
 // The outputs by name, row-major. `inputs`: query, key, value and captured tensors, in plain storage; `rows`:
-// what the forward pass saved and the upstream gradients, row-major by name. Diagnostics as check_inputs.
+// what the forward pass saved and the upstream gradients, row-major by name; absent upstream ones are zero.
+// Diagnostics as check_inputs.
 Result<NamedValues> evaluate_gradient(const Graph& gradient, const HostTensors& inputs,
                                       const NamedValues& rows);
 

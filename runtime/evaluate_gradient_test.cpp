@@ -155,6 +155,22 @@ TEST_CASE("gradient graphs of random expressions in every stage have the referen
   CHECK(compared > 75);
 }
 
+TEST_CASE("upstream gradients that are not given are zero") {
+  Program p(small());
+  const Graph graph = p.finish(p.scores(), p.all());
+  const HostTensors in = inputs_for(small(), {1, 2, 3});
+  const NamedValues upstream{{"o", std::vector<double>(4 * 2 * 16, 0.5)}};
+  const auto reference = reference_backward(graph, in, upstream);
+  REQUIRE(reference);
+  NamedValues rows = reference->saved;
+  rows["do"] = upstream.at("o");
+  const auto some = evaluate_gradient(*differentiate(graph), in, rows);
+  REQUIRE(some);
+  CHECK(difference(*some, reference->gradients) < 1e-9);
+  rows["dlse"] = std::vector<double>(4 * 2, 0);
+  CHECK(*evaluate_gradient(*differentiate(graph), in, rows) == *some);
+}
+
 TEST_CASE("inputs that do not fit the gradient graph are diagnosed") {
   Program p(small());
   const auto gradient = differentiate(p.finish(p.scores(), p.all()));

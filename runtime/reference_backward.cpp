@@ -156,7 +156,6 @@ class BackwardRun {
   Row leaf(NodeId id) const;
 
   const Graph& graph_;
-  const HostTensors& inputs_;
   Sizes sizes_;
   SizeValues size_values_;
   CapturedTensors captured_;
@@ -170,11 +169,7 @@ class BackwardRun {
 
 BackwardRun::BackwardRun(const Graph& graph, const HostTensors& inputs, const Sizes& sizes,
                          const NamedValues& upstream)
-    : graph_(graph),
-      inputs_(inputs),
-      sizes_(sizes),
-      size_values_(size_values(graph.info(), sizes)),
-      upstream_(upstream) {
+    : graph_(graph), sizes_(sizes), size_values_(size_values(graph.info(), sizes)), upstream_(upstream) {
   for (const TensorInfo& tensor : graph.tensors()) {
     const auto found = inputs.find(tensor.name);
     captured_.push_back(found == inputs.end() ? nullptr : &found->second);
@@ -368,8 +363,7 @@ void BackwardRun::pull_row(Head& head, Row allowed, std::size_t query_row, std::
 }
 
 void BackwardRun::visit_row(std::size_t query_row) {
-  const std::size_t first_key =
-      std::size_t((at_[Axis::b] * graph_.info().kv_heads + at_[Axis::g]) * sizes_.skv);
+  const auto first_key = std::size_t((at_[Axis::b] * graph_.info().kv_heads + at_[Axis::g]) * sizes_.skv);
   const auto dim = std::size_t(graph_.info().v_head_dim);
   const std::vector<double> allowed = [&] {
     const Row row = (*mask_)(at_);
