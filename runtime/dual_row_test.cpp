@@ -59,7 +59,7 @@ struct RowOfEight {
 
   // The gradient of the sum of gradients[d] * root[d] by every element of q, pulled and by finite
   // differences.
-  void check(NodeId root, const std::vector<double>& gradients) {
+  void check(NodeId root, const std::vector<double>& gradients) const {
     DualRow dual(p.graph, root, Axis::d, 8, sizes, captured);
     Position at;
     at[Axis::i] = 2;
