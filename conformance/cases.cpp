@@ -20,6 +20,7 @@ constexpr Family kFamilies[] = {
     {"bias", "relative, dense and decaying scores", "", bias_cases},
     {"normalizers", "weights that are no softmax", "", normalizer_cases},
     {"after", "weights after the softmax, outputs after the product", "", after_cases},
+    {"differential", "a second score head on the same values, its part taken away", "", differential_cases},
     {"rotation", "a transform ahead of attention equals one inside it", "ROPE DETERM", rotation_cases},
     {"softcap", "c * tanh(x / c), before the mask", "SOFTCAP LARGE-LOGIT", softcap_cases},
     {"sink", "a sink enters the denominator once, and is the LSE of an empty row", "SINK", sink_cases},

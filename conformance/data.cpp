@@ -11,6 +11,10 @@
 namespace attnfuse::conformance {
 namespace {
 
+bool is_one_of(std::span<const char* const> names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -94,8 +98,8 @@ TensorLayout captured_tensor(Layout layout, DType dtype, const std::vector<std::
 }
 
 Layout layout_within_mixed(const std::string& name) {
-  if (name == "q") return Layout::bshd;
-  if (name == "k") return Layout::padded;
+  if (name == "q" || name == "k2") return Layout::bshd;
+  if (name == "k" || name == "q2") return Layout::padded;
   if (name == "v") return Layout::odd;
   if (name == "o") return Layout::sbhd;
   return Layout::mixed;
@@ -105,7 +109,7 @@ Layout layout_within_mixed(const std::string& name) {
 
 double draw(Random& random, Data data, const std::string& name, std::int64_t channel) {
   const double normal = random.normal();
-  const bool is_key = name == "k", is_value = name == "v";
+  const bool is_key = is_one_of(kKeyTensors, name), is_value = name == "v";
   switch (data) {
     case Data::normal:
     case Data::poison_masked:
@@ -183,14 +187,13 @@ void set_row(HostTensor& tensor, std::int64_t b, std::int64_t g, std::int64_t j,
 // Slots that no query of the group may see; which poison a slot gets rotates.
 void poison_masked(const Graph& graph, const Sizes& sizes, Inputs& inputs) {
   const Visibility visible(graph, inputs.tensors, sizes);
-  auto& key = inputs.tensors.at("k");
-  auto& value = inputs.tensors.at("v");
-  const double huge = key.layout.dtype == DType::f16 ? 65504 : 3e38;
+  const double huge = graph.info().dtype == DType::f16 ? 65504 : 3e38;
   const double kinds[] = {kNan, kInfinity, -kInfinity, huge, -huge};
   visible.for_each_slot([&](std::int64_t b, std::int64_t g, std::int64_t j, Seen seen) {
     if (seen != Seen::by_none) return;
-    set_row(key, b, g, j, kinds[j % 5]);
-    set_row(value, b, g, j, kinds[(j + 2) % 5]);
+    for (const char* name : kKeyAndValueTensors)
+      if (const auto found = inputs.tensors.find(name); found != inputs.tensors.end())
+        set_row(found->second, b, g, j, kinds[(found->first == "v" ? j + 2 : j) % 5]);
   });
 }
 
@@ -213,7 +216,8 @@ void poison_seen(const Graph& graph, const Sizes& sizes, Inputs& inputs) {
 }
 
 void poison_others(const Sizes& sizes, Inputs& inputs) {
-  for (const char* name : {"k", "v"}) {
+  for (const char* name : kKeyAndValueTensors) {
+    if (inputs.tensors.count(name) == 0) continue;
     HostTensor& tensor = inputs.tensors.at(name);
     for (std::int64_t b = 1; b < sizes.batch; b += 2)
       for (std::int64_t g = 0; g < tensor.layout.shape[1]; ++g)
@@ -260,8 +264,9 @@ std::vector<std::int64_t> shape_of(const Graph& graph, const TensorInfo& tensor,
 }
 
 Placement place(Layout layout, const std::string& name, DType dtype, const std::vector<std::int64_t>& shape) {
-  const bool has_dim = name == "q" || name == "k" || name == "v" || name == "o";
-  const bool attention = has_dim || name == "lse" || name == "max_logit";
+  const bool is_key_or_value = is_one_of(kKeyAndValueTensors, name);
+  const bool has_dim = is_key_or_value || is_one_of(kQueryTensors, name) || name == "o";
+  const bool attention = has_dim || name == "lse" || name == "lse2" || name == "max_logit";
   if (attention && shape.size() < (has_dim ? 4U : 3U)) {
     std::vector<std::int64_t> with_batch = shape;
     with_batch.insert(with_batch.begin(), 1);
@@ -273,7 +278,6 @@ Placement place(Layout layout, const std::string& name, DType dtype, const std::
   const Layout own = layout == Layout::mixed ? layout_within_mixed(name) : layout;
   Placement placement{attention ? attention_tensor(own, dtype, shape)
                                 : captured_tensor(layout, dtype, shape)};
-  const bool is_key_or_value = name == "k" || name == "v";
   if (layout == Layout::broadcast && is_key_or_value) placement.layout.strides[0] = 0;
   if (layout == Layout::far && (is_key_or_value || (!attention && shape.size() == 4))) {
     constexpr std::int64_t kPastInt32 = (std::int64_t(1) << 31) + 1024;

@@ -16,14 +16,20 @@ struct Placement {
 // Shape of a tensor of the program at these sizes.
 std::vector<std::int64_t> shape_of(const Graph& graph, const TensorInfo& tensor, const Sizes& sizes);
 
-// `name` is q, k, v, o, lse or a captured tensor's. A tensor of ragged rows has no batch axis.
+// Tensors that have rows of keys, or of queries; of those of the second score head programs may have none.
+inline constexpr const char* kQueryTensors[] = {"q", "q2"};
+inline constexpr const char* kKeyTensors[] = {"k", "k2"};
+inline constexpr const char* kKeyAndValueTensors[] = {"k", "k2", "v"};
+
+// `name` is that of an attention tensor (q, k2, lse, ...) or of a captured one. A tensor of ragged rows has
+// no batch axis.
 Placement place(Layout layout, const std::string& name, DType dtype, const std::vector<std::int64_t>& shape);
 
 // Every byte is all ones: NaN in each float type, -1 as an integer.
 HostTensor poisoned_tensor(const TensorLayout& layout);
 
 struct Inputs {
-  HostTensors tensors;                          // q, k, v and captured tensors; gaps are NaN
+  HostTensors tensors;                          // q, k, v, ... and captured tensors; gaps are NaN
   std::map<std::string, std::int64_t> offsets;  // Placement::offset of each
   std::map<std::string, TensorLayout> far;      // on the device, where it is too far apart for the host
   double value_scale = 0;                       // largest finite |v|

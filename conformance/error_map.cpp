@@ -61,6 +61,9 @@ std::vector<ErrorMap> error_maps(const Graph& graph, const Expectation& expectat
     add_maps(maps, "max_logit",
              error_ratios(outputs.max_logit, exact.max_logit, naive.max_logit, expectation.max_logit_model),
              info.heads, rows, 1);
+  if (!exact.lse2.empty())
+    add_maps(maps, "lse2", error_ratios(outputs.lse2, exact.lse2, naive.lse2, expectation.lse2_model),
+             info.heads, rows, 1);
   return maps;
 }
 

@@ -94,14 +94,14 @@ Result<Observed> Executor::read(const Prepared& call) const {
   if (auto status = device().synchronize(); !status) return status.errors();
   Observed observed;
   for (const auto& [name, tensor] : call.tensors) {
-    const bool is_output = name == "o" || name == "lse" || name == "max_logit";
+    const bool is_output = name == "o" || name == "lse" || name == "lse2" || name == "max_logit";
     auto read = tensor.read(device(), !is_output, observed.damage);
     if (!read) return read.errors();
     if (is_output) observed.outputs.emplace(name, std::move(read).value());
   }
   for (const auto& [name, values] :
        {std::pair{"o", &observed.values.o}, std::pair{"lse", &observed.values.lse},
-        std::pair{"max_logit", &observed.values.max_logit}})
+        std::pair{"max_logit", &observed.values.max_logit}, std::pair{"lse2", &observed.values.lse2}})
     if (const auto found = observed.outputs.find(name); found != observed.outputs.end())
       append_elements(found->second, *values, observed.bits);
   return observed;

@@ -52,6 +52,8 @@ std::vector<Case> bias_cases(CaseSet set);
 std::vector<Case> normalizer_cases(CaseSet set);
 // cases_after.cpp
 std::vector<Case> after_cases(CaseSet set);
+// cases_differential.cpp
+std::vector<Case> differential_cases(CaseSet set);
 // cases_shares.cpp
 std::vector<Case> share_cases(CaseSet set);
 // cases_rotation.cpp

@@ -25,12 +25,15 @@ Result<Expectation> expect(const Graph& graph, const Inputs& inputs) {
 
 Expectation calibrated(const Graph& graph, ReferenceOutputs exact, ReferenceOutputs naive,
                        double value_scale) {
-  Expectation expectation{std::move(exact), std::move(naive), {}, {}, {}};
+  Expectation expectation{std::move(exact), std::move(naive), {}, {}, {}, {}};
   expectation.o_model = error_model(graph.info().dtype, value_scale);
   expectation.o_model.infinity_may_be_nan = true;
-  expectation.lse_model = error_model(DType::f32, std::max(1.0, largest_finite(expectation.exact.lse)));
-  expectation.max_logit_model =
-      error_model(DType::f32, std::max(1.0, largest_finite(expectation.exact.max_logit)));
+  const auto of_rows = [](const std::vector<double>& values) {
+    return error_model(DType::f32, std::max(1.0, largest_finite(values)));
+  };
+  expectation.lse_model = of_rows(expectation.exact.lse);
+  expectation.max_logit_model = of_rows(expectation.exact.max_logit);
+  expectation.lse2_model = of_rows(expectation.exact.lse2);
   return expectation;
 }
 
@@ -48,12 +51,17 @@ Judgement judge(const Graph& graph, const Expectation& expectation, const Output
   Judgement judgement{
       o.equal && lse.equal, std::max(o.worst_ratio, lse.worst_ratio), o.worst_error, lse.worst_error, {}};
   std::vector<Comparison> parts{o, lse};
-  if (!expectation.exact.max_logit.empty()) {
-    parts.push_back(compare("max_logit", rows, outputs.max_logit, expectation.exact.max_logit,
-                            expectation.naive.max_logit, expectation.max_logit_model));
+  const auto compare_rows = [&](const char* name, const std::vector<double>& actual,
+                                const std::vector<double>& exact, const std::vector<double>& naive,
+                                const ErrorModel& model) {
+    if (exact.empty()) return;
+    parts.push_back(compare(name, rows, actual, exact, naive, model));
     judgement.equal = judgement.equal && parts.back().equal;
     judgement.worst_ratio = std::max(judgement.worst_ratio, parts.back().worst_ratio);
-  }
+  };
+  compare_rows("max_logit", outputs.max_logit, expectation.exact.max_logit, expectation.naive.max_logit,
+               expectation.max_logit_model);
+  compare_rows("lse2", outputs.lse2, expectation.exact.lse2, expectation.naive.lse2, expectation.lse2_model);
   for (const Comparison& part : parts)
     if (!part.equal)
       judgement.message += (judgement.message.empty() ? "" : "; ") + part.message + " (" +

@@ -10,7 +10,7 @@ namespace attnfuse::conformance {
 
 struct Expectation {
   ReferenceOutputs exact, naive;
-  ErrorModel o_model, lse_model, max_logit_model;
+  ErrorModel o_model, lse_model, max_logit_model, lse2_model;
 };
 
 // Of a program in plain storage; of others see stored.h.
@@ -20,9 +20,9 @@ Expectation calibrated(const Graph& graph, ReferenceOutputs exact, ReferenceOutp
                        double value_scale);
 
 // Outputs of one run as numbers, row major: o [b,h,sq,v_head_dim], lse [b,h,sq], and
-// max_logit [b,h,sq] where the program has it. Ragged: [h,total_q,...].
+// max_logit and lse2 [b,h,sq] where the program has them. Ragged: [h,total_q,...].
 struct OutputValues {
-  std::vector<double> o, lse, max_logit = {};
+  std::vector<double> o, lse, max_logit = {}, lse2 = {};
 };
 
 struct Judgement {

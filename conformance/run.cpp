@@ -19,13 +19,16 @@ constexpr int kRepeats = 10;
 // The last query of `inputs`, with the same keys.
 Inputs last_query(const Inputs& inputs) {
   Inputs last = inputs;
-  HostTensor& query = last.tensors.at("q");
-  const TensorLayout from = query.layout;
-  const std::int64_t rows = from.shape[2];
-  query.layout.shape[2] = 1;
-  const auto skipped = std::size_t((rows - 1) * from.strides[2]) * std::size_t(size_in_bytes(from.dtype));
-  query.bytes.erase(query.bytes.begin(), query.bytes.begin() + std::ptrdiff_t(skipped));
-  query.bytes.resize(std::size_t(query.layout.span_elements()) * std::size_t(size_in_bytes(from.dtype)));
+  for (const char* name : kQueryTensors) {
+    if (last.tensors.count(name) == 0) continue;
+    HostTensor& query = last.tensors.at(name);
+    const TensorLayout from = query.layout;
+    const std::int64_t rows = from.shape[2];
+    query.layout.shape[2] = 1;
+    const auto skipped = std::size_t((rows - 1) * from.strides[2]) * std::size_t(size_in_bytes(from.dtype));
+    query.bytes.erase(query.bytes.begin(), query.bytes.begin() + std::ptrdiff_t(skipped));
+    query.bytes.resize(std::size_t(query.layout.span_elements()) * std::size_t(size_in_bytes(from.dtype)));
+  }
   return last;
 }
 
@@ -52,15 +55,18 @@ std::string differs_from_last_row(const ProgramInfo& info, const ReferenceOutput
 // The queries of each sequence without the first `skipped`, in plain storage of `rows` rows.
 Inputs later_queries(const Inputs& inputs, std::int64_t rows, const std::vector<std::int64_t>& skipped) {
   Inputs later = inputs;
-  const HostTensor& from = inputs.tensors.at("q");
-  std::vector<std::int64_t> shape = from.layout.shape;
-  shape[2] = rows;
-  HostTensor to = HostTensor::zeros(TensorLayout::contiguous(from.layout.dtype, shape));
-  for_each_index(shape, [&](std::span<const std::int64_t> index) {
-    const std::int64_t row = index[2] + skipped[std::size_t(index[0])];
-    if (row < from.layout.shape[2]) to.set(index, from.get(std::array{index[0], index[1], row, index[3]}));
-  });
-  later.tensors.at("q") = std::move(to);
+  for (const char* name : kQueryTensors) {
+    if (inputs.tensors.count(name) == 0) continue;
+    const HostTensor& from = inputs.tensors.at(name);
+    std::vector<std::int64_t> shape = from.layout.shape;
+    shape[2] = rows;
+    HostTensor to = HostTensor::zeros(TensorLayout::contiguous(from.layout.dtype, shape));
+    for_each_index(shape, [&](std::span<const std::int64_t> index) {
+      const std::int64_t row = index[2] + skipped[std::size_t(index[0])];
+      if (row < from.layout.shape[2]) to.set(index, from.get(std::array{index[0], index[1], row, index[3]}));
+    });
+    later.tensors.at(name) = std::move(to);
+  }
   return later;
 }
 
@@ -182,6 +188,7 @@ class CaseRun {
     auto observed = watched_run(*graph, shifted, inputs);
     if (!observed) return;
     for (double& lse : observed->values.lse) lse -= kShift;
+    for (double& lse : observed->values.lse2) lse -= kShift;
     judge_against_first(*graph, observed, "with all scores moved: ");
   }
 

@@ -52,12 +52,12 @@ class Storer {
     if (storage_.page_size) to_pages();
     if (storage_.ragged) {
       stored.sizes.total_q = total(case_, &Lengths::q);
-      pack("q", &Lengths::q);
+      pack(kQueryTensors, &Lengths::q);
       add_table(kQueryEnds, ends(case_, &Lengths::q));
     }
     if (storage_.ragged && !storage_.page_size) {
       stored.sizes.total_k = total(case_, &Lengths::kv);
-      for (const char* name : {"k", "v"}) pack(name, &Lengths::kv);
+      pack(kKeyAndValueTensors, &Lengths::kv);
       add_table(kKeyEnds, ends(case_, &Lengths::kv));
     }
     stored.inputs = std::move(inputs_);
@@ -75,6 +75,11 @@ class Storer {
     for (std::int64_t n = 0; n < std::int64_t(values.size()); ++n)
       table.set(std::array{n}, double(values[std::size_t(n)]));
     replace(std::string(name), std::move(table), 0);
+  }
+
+  void pack(std::span<const char* const> names, std::int64_t Lengths::* side) {
+    for (const char* name : names)
+      if (inputs_.tensors.count(name) != 0) pack(std::string(name), side);
   }
 
   void pack(const std::string& name, std::int64_t Lengths::* side) {
@@ -128,7 +133,8 @@ class Storer {
       }
     std::vector<std::int64_t> used;
     for (const Lengths& own : lengths_) used.push_back(own.kv);
-    for (const char* name : {"k", "v"}) fill_pages(name, count, table);
+    for (const char* name : kKeyAndValueTensors)
+      if (inputs_.tensors.count(name) != 0) fill_pages(name, count, table);
     replace(std::string(kPageTable), std::move(table), 0);
     add_table(kKeysUsed, used);
   }
@@ -174,7 +180,8 @@ HostTensors with_shared_rows(const Graph& graph, const Case& c, HostTensors tens
   const Storage& storage = graph.info().storage;
   if (c.pages != Pages::shared || !storage.page_size) return tensors;
   const std::vector<Lengths> lengths = lengths_of(c);
-  for (const char* name : {"k", "v"}) {
+  for (const char* name : kKeyAndValueTensors) {
+    if (tensors.count(name) == 0) continue;
     HostTensor& tensor = tensors.at(name);
     const std::vector<std::int64_t> shape = tensor.layout.shape;
     for (std::int64_t b = 1; b < c.batch; ++b) {
@@ -233,11 +240,12 @@ Result<Expectation> expect_sequences(const Graph& graph, const Case& c, const In
   const HostTensors tensors = with_shared_rows(graph, c, inputs.tensors);
   const OutputRows rows(info, c);
   const std::vector<Lengths> lengths = lengths_of(c);
-  ReferenceOutputs exact{{c.batch, c.sq, c.skv}, {}, {}, {}};
+  ReferenceOutputs exact{{c.batch, c.sq, c.skv}, {}, {}, {}, {}};
   if (info.storage.ragged) exact.sizes.total_q = total(c, &Lengths::q);
   exact.o.assign(std::size_t(rows.count() * info.v_head_dim), kNan);
   exact.lse.assign(std::size_t(rows.count()), kNan);
   if (plain.output("max_logit").valid()) exact.max_logit = exact.lse;
+  if (plain.output("lse2").valid()) exact.lse2 = exact.lse;
   ReferenceOutputs naive = exact;
   for (std::int64_t b = 0; b < c.batch; ++b) {
     const HostTensors own = cut(plain, tensors, lengths[std::size_t(b)]);
@@ -249,6 +257,7 @@ Result<Expectation> expect_sequences(const Graph& graph, const Case& c, const In
       collect(rows, info, b, length, info.v_head_dim, outputs->o, all->o);
       collect(rows, info, b, length, 1, outputs->lse, all->lse);
       collect(rows, info, b, length, 1, outputs->max_logit, all->max_logit);
+      collect(rows, info, b, length, 1, outputs->lse2, all->lse2);
     }
   }
   return calibrated(graph, std::move(exact), std::move(naive), inputs.value_scale);

@@ -161,6 +161,9 @@ BlockCall no_normalization();
 // p: the share that is dropped, a number or a captured one.
 BlockCall dropout(const Term& p, const Term& seed);
 
+// lambda: of b and h, or a captured number for every head. The first output block, see the catalog.
+BlockCall differential(const Term& lambda);
+BlockCall differential(const Captured& lambda);
 BlockCall gated(const Term& by);  // of Query().b(), h(), i(), d()
 BlockCall inverse_rope(const RopeOptions& options = {});
 BlockCall max_logit();

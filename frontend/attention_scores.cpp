@@ -53,6 +53,12 @@ BlockCall dropout(const Term& p, const Term& seed) {
   return {Call("dropout").positional(argument(p)).positional(argument(seed)).expression()};
 }
 BlockCall gated(const Term& by) { return {Call("gated").positional(argument(by)).expression()}; }
+BlockCall differential(const Term& lambda) {
+  return {Call("differential").positional(argument(lambda)).expression()};
+}
+BlockCall differential(const Captured& lambda) {
+  return {Call("differential").positional(argument(lambda)).expression()};
+}
 BlockCall max_logit() { return {make_name("max_logit")}; }
 
 BlockCall softmax() { return {make_name("softmax")}; }

@@ -16,7 +16,7 @@ constexpr const Block* kCatalog[] = {
     &kBlockList, &kTree, &kTreePath,
     &kSoftmax, &kSoftmaxPlusOne, &kSigmoid, &kRelu, &kSilu, &kRetention, &kNone,
     &kDropout,
-    &kGated, &kInverseRope, &kMaxLogit,
+    &kDifferential, &kGated, &kInverseRope, &kMaxLogit,
 };
 // clang-format on
 

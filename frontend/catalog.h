@@ -89,6 +89,7 @@ struct Block {
   std::string_view math;  // one line of text
   std::string_view latex;
   std::string_view source;  // paper or models
+  int score_heads = 1;      // of a program with the block in an output line: ProgramInfo::score_heads
   // Makes nodes one statement after another: C++ leaves the order of an operator's operands to the compiler,
   // and the same program must give the same graph everywhere.
   Value (*expand)(const BlockInput& input);

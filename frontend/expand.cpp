@@ -14,9 +14,9 @@ namespace attnfuse {
 namespace {
 
 constexpr std::string_view kReserved[] = {
-    "x",    "b",         "h",         "i",     "j",    "d",     "q",       "k",      "v",       "o",
-    "lse",  "attention", "param",     "dtype", "grad", "query", "key",     "value",  "score",   "mask",
-    "true", "false",     "normalize", "g",     "sum",  "in",    "weights", "output", "storage",
+    "x",         "b",     "h",     "i",    "j",       "d",      "q",       "k",     "v",    "o",    "lse",
+    "attention", "param", "dtype", "grad", "query",   "key",    "value",   "score", "mask", "true", "false",
+    "normalize", "g",     "sum",   "in",   "weights", "output", "storage", "q2",    "k2",   "lse2",
 };
 
 struct Inputs {
@@ -33,15 +33,28 @@ Inputs add_tensors(Graph& graph, const Spec& spec) {
   inputs.query = input("q", TensorRole::query, {{batch}, {heads}, {sq}, {head_dim}});
   inputs.key = input("k", TensorRole::key, {{batch}, {kv_heads}, {skv}, {head_dim}});
   inputs.value = input("v", TensorRole::value, {{batch}, {kv_heads}, {skv}, {v_head_dim}});
+  if (graph.info().score_heads == 2) {
+    input("q2", TensorRole::query, {{batch}, {heads}, {sq}, {head_dim}});
+    input("k2", TensorRole::key, {{batch}, {kv_heads}, {skv}, {head_dim}});
+  }
   for (const Param& param : spec.params)
     graph.add_tensor(
         {param.name, param.dtype, TensorRole::captured, param.shape, param.grad, {}, param.where});
   return inputs;
 }
 
+int score_heads(const Spec& spec) {
+  int heads = 1;
+  for (const Line& line : spec.lines)
+    if (const Block* block = find_block(line.expression.text); block && line.stage == Stage::output)
+      heads = std::max(heads, block->score_heads);
+  return heads;
+}
+
 // Forms that check_storage() complains about do not matter here.
-ProgramInfo stored(const Spec& spec) {
+ProgramInfo described(const Spec& spec) {
   ProgramInfo info = spec.info;
+  info.score_heads = score_heads(spec);
   for (const StorageForm& form : spec.storage)
     if (form.page_size)
       info.storage.page_size = int(std::clamp<std::int64_t>(*form.page_size, 0, INT32_MAX));
@@ -53,7 +66,7 @@ ProgramInfo stored(const Spec& spec) {
 class Expansion {
  public:
   explicit Expansion(const Spec& spec)
-      : spec_(spec), graph_(stored(spec)), inputs_(add_tensors(graph_, spec)) {}
+      : spec_(spec), graph_(described(spec)), inputs_(add_tensors(graph_, spec)) {}
 
   Result<Graph> run() {
     check_storage();
@@ -124,7 +137,9 @@ class Expansion {
   // without blocks.
   void check_header() {
     if (!errors_.empty()) return;
-    Graph bare(graph_.info());
+    ProgramInfo info = graph_.info();
+    info.score_heads = 1;
+    Graph bare(info);
     const Inputs inputs = add_tensors(bare, spec_);
     const NodeId scores = bare.add(Scores{}, {bare.add(Input{inputs.query}), bare.add(Input{inputs.key})});
     const NodeId weights =

@@ -13,6 +13,8 @@
 //   p = normalize(y, m, [sink])   w = weights expression of p          (p times a factor)
 //   o = attend(w, v')  {b,h,i,d}  o' = output expression of o          e = logsumexp(p) {b,h,i}
 //   outputs: o', lse
+// With two score heads (ir/score_heads.h) there is a second one of all from q to w, on tensors of its own,
+// and a second attend of the same v'; o' reads both, and output lse2 is the second e.
 //
 // A gradient graph (ir/gradient.h) computes the gradients of one: it reads the same tensors, what the forward
 // pass saved and the gradients of its outputs.
@@ -139,7 +141,7 @@ struct LogSumExp {};  // (weights) -> {b,h,i}: natural log, sink included
 struct RowMax {};     // (weights) -> {b,h,i}: the largest score a softmax saw in the row, sink included
 struct Output {
   std::string name;
-};  // operand: the value; "o" in the dtype, "lse" and "max_logit" in f32; of gradient graphs see
+};  // operand: the value; "o" in the dtype, "lse", "lse2" and "max_logit" in f32; of gradient graphs see
     // ir/gradient.h
 
 // Of gradient graphs. Nothing is read where a mask is false, whatever bits are there.
@@ -193,6 +195,7 @@ struct ProgramInfo {
   DType dtype = DType::f16;
   Where where;
   Storage storage = {};
+  int score_heads = 1;  // pairs of queries and keys that weigh the same values: 1 or 2
 
   // The value of a compiled-in size; none for those of a call.
   std::optional<int> size(Size size) const;

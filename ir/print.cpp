@@ -25,6 +25,7 @@ std::string print(const Graph& graph) {
   std::string text =
       fmt::format("attention {} heads {} kv_heads {} head_dim {} v_head_dim {} dtype {}\n", info.name,
                   info.heads, info.kv_heads, info.head_dim, info.v_head_dim, name(info.dtype));
+  if (info.score_heads != 1) text += fmt::format("score_heads {}\n", info.score_heads);
   if (!info.storage.is_plain()) text += fmt::format("storage {}\n", to_string(info.storage));
   for (const TensorInfo& tensor : graph.tensors()) text += tensor_line(tensor);
   for (NodeId id : execution_order(graph)) {

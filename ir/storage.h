@@ -13,7 +13,7 @@
 // Sequence b has the rows cu_seqlens[b] to cu_seqlens[b + 1], which do not descend and end inside the tensor;
 // of pages it has the first seqused_k[b] rows of page_table[b, 0], page_table[b, 1], ... Neither is known
 // when a kernel is launched, so keeping to this is up to the caller. Entries of the table past the rows in
-// use and the rest of their pages are never looked at. lse and max_logit are as o without d.
+// use and the rest of their pages are never looked at. lse, lse2 and max_logit are as o without d.
 #pragma once
 
 #include <string>

@@ -169,6 +169,7 @@ class Verifier {
 
 std::vector<OutputInfo> outputs_of(const Graph& graph) {
   std::vector<OutputInfo> outputs = {{"o", graph.info().dtype, true}, {"lse", DType::f32, false}};
+  if (graph.output("lse2").valid()) outputs.push_back({"lse2", DType::f32, false});
   if (graph.output("max_logit").valid()) outputs.push_back({"max_logit", DType::f32, false});
   return outputs;
 }

@@ -393,7 +393,7 @@ int size_in_bytes(ParamField::Kind kind);
 int alignment(ParamField::Kind kind);
 
 struct OutputInfo {
-  std::string name;  // "o" [b,h,i,d], "lse" and "max_logit" [b,h,i]
+  std::string name;  // "o" [b,h,i,d]; "lse", "lse2" and "max_logit" [b,h,i]
   DType dtype;
   bool has_dim;  // has the head-dim axis
 };

@@ -80,9 +80,11 @@ void check_input(Report& report, const RoleRow& row) {
       report.add("tensor.shape", fmt::format("{} \"{}\" must have shape [{}]", row.name, tensor.name, text),
                  tensor.where);
   }
-  if (count != 1)
+  const int wanted = row.role == TensorRole::value ? 1 : info.score_heads;
+  if (count != wanted)
     report.add("program.input",
-               fmt::format("the program has {} {} tensors; it needs exactly one", count, row.name),
+               fmt::format("the program has {} {} tensors; it needs exactly {}", count, row.name,
+                           wanted == 1 ? "one" : "two"),
                info.where);
 }
 
@@ -126,7 +128,7 @@ void check_grad(Report& report, const TensorInfo& tensor) {
 // Outputs, which a gradient graph has as tensors, and what expressions call something else.
 std::set<std::string_view> reserved_names(const Graph& graph) {
   std::set<std::string_view> names{"x"};
-  if (!is_gradient(graph)) names.insert({"o", "lse"});
+  if (!is_gradient(graph)) names.insert({"o", "lse", "lse2"});
   for (Axis axis : kAllAxes) names.insert(name(axis));
   for (Size size :
        {Size::batch, Size::heads, Size::kv_heads, Size::sq, Size::skv, Size::head_dim, Size::v_head_dim})
@@ -156,6 +158,9 @@ void check_program(Report& report) {
   if (value_type(info.dtype) != ValueType::f32)
     report.add("program.dtype",
                fmt::format("dtype is {}; attention runs in f16, bf16 or f32", name(info.dtype)), info.where);
+  if (info.score_heads < 1 || info.score_heads > 2)
+    report.add("program.score-heads", fmt::format("score_heads is {}; it is 1 or 2", info.score_heads),
+               info.where);
   check_storage(report);
 }
 

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "ir/algorithm.h"
+#include "ir/score_heads.h"
 #include "ir/verify_rules.h"
 
 namespace attnfuse {
@@ -19,8 +20,8 @@ void check_count(Report& report, std::span<const NodeId> live, std::string_view 
   for (NodeId id : live) count += as<Kind>(report.graph.node(id)) ? 1 : 0;
   if (count < least || count > most)
     report.add("program.structure",
-               fmt::format("the program has {} {}; it needs {}", count, what,
-                           least == most ? "exactly one" : "at most one"),
+               fmt::format("the program has {} {}; it needs {} {}", count, what,
+                           least == most ? "exactly" : "at most", most == 1 ? "one" : "two"),
                {});
 }
 
@@ -47,20 +48,21 @@ void check_max_logit(Report& report, NodeId id) {
 }
 
 void check_outputs(Report& report) {
-  std::map<std::string_view, int> counts{{"o", 0}, {"lse", 0}, {"max_logit", 0}};
+  std::map<std::string_view, int> counts{{"o", 0}, {"lse", 0}, {"lse2", 0}, {"max_logit", 0}};
   for (NodeId id : report.graph.outputs()) {
     const Node& node = report.graph.node(id);
     const std::string& name = as<Output>(node)->name;
     const auto count = counts.find(name);
     if (count == counts.end()) {
       report.add("program.output",
-                 fmt::format(R"(unknown output "{}"; outputs are "o", "lse" and "max_logit")", name),
+                 fmt::format(R"(unknown output "{}"; outputs are "o", "lse", "lse2" and "max_logit")", name),
                  node.where);
       continue;
     }
     ++count->second;
-    if (name == "lse")
-      check_operand<LogSumExp>(report, id, 0, "output \"lse\" must be the log-sum-exp of the weights");
+    if (name == "lse" || name == "lse2")
+      check_operand<LogSumExp>(report, id, 0,
+                               fmt::format("output \"{}\" must be the log-sum-exp of the weights", name));
     if (name == "max_logit") check_max_logit(report, id);
   }
   for (const auto& [name, count] : counts) {
@@ -234,22 +236,59 @@ bool is_multiple(const Graph& graph, NodeId root, NodeId x) {
   return apply->op == ScalarOp::mul && !reads(first) && is_multiple(graph, second, x);
 }
 
-NodeId live_normalize(const Graph& graph) {
-  for (NodeId id : cone(graph, graph.outputs()))
-    if (as<Normalize>(graph.node(id))) return id;
-  return {};
-}
-NodeId live_attend(const Graph& graph) {
-  for (NodeId id : cone(graph, {graph.output("o")}))
-    if (as<Attend>(graph.node(id))) return id;
-  return {};
-}
-
 void check_weights(Report& report, NodeId root, NodeId normalize) {
   check_stage(report, root, kWeights);
   if (report.found.empty() && !is_multiple(report.graph, root, normalize))
     report.add("expression.weights", "a weights expression must be x times a factor that does not read x",
                report.graph.node(root).where, "multiply x, as in x * select(i == j, 0.5, 1.0)");
+}
+
+// Row statistics are those of one head: "lse" and "max_logit" of the first, "lse2" of the second.
+void check_statistics(Report& report, const std::vector<ScoreHead>& heads) {
+  const Graph& graph = report.graph;
+  for (const char* name : {"lse", "lse2", "max_logit"}) {
+    const NodeId output = graph.output(name);
+    const std::size_t head = std::string_view(name) == "lse2" ? 1 : 0;
+    if (!output.valid()) continue;
+    if (head >= heads.size() || graph.operand(graph.operand(output, 0), 0) != heads[head].normalize)
+      report.add("program.output",
+                 fmt::format("output \"{}\" must be that of the {} score head", name,
+                             head == 0 ? "first" : "second"),
+                 graph.node(output).where);
+  }
+}
+
+// What a query or key expression reads is one tensor, and no other score head's.
+void check_heads_apart(Report& report, const std::vector<ScoreHead>& heads) {
+  const Graph& graph = report.graph;
+  std::map<TensorId, std::size_t> owner;
+  for (std::size_t n = 0; n < heads.size(); ++n)
+    for (int side : {0, 1})
+      for (NodeId id : cone(graph, {graph.operand(heads[n].scores, side)})) {
+        const auto* input = as<Input>(graph.node(id));
+        if (input == nullptr || owner.try_emplace(input->tensor, n).first->second == n) continue;
+        report.add("program.structure",
+                   fmt::format("\"{}\" is read by both score heads", graph.tensor(input->tensor).name),
+                   graph.node(id).where);
+      }
+  if (owner.size() > 2 * heads.size())
+    report.add("program.structure", "a score head reads two queries or keys", {});
+}
+
+void check_score_heads(Report& report, const std::vector<ScoreHead>& heads) {
+  const Graph& graph = report.graph;
+  for (const ScoreHead& head : heads)
+    if (!head.normalize.valid() || !head.scores.valid())
+      return report.add("program.structure", "the values are weighed by no scores",
+                        graph.node(head.attend).where, "scale x in score and weights lines, or add to it");
+  check_statistics(report, heads);
+  if (heads.size() == 1) return;
+  const auto differ = [&](auto part) { return part(heads[0]) != part(heads[1]); };
+  if (differ([&](const ScoreHead& head) { return graph.operand(head.normalize, 1); }) ||
+      differ([&](const ScoreHead& head) { return graph.operand(head.attend, 1); }) ||
+      differ([&](const ScoreHead& head) { return kind_of(graph, head.normalize); }))
+    report.add("program.structure", "both score heads need the same mask, normalization and values", {});
+  check_heads_apart(report, heads);
 }
 
 }  // namespace
@@ -260,32 +299,36 @@ void check_structure(Report& report, std::span<const NodeId> live) {
     report.add("program.structure", "the score expression does not use x", {}, "scale x, or add to it");
   if (!uses<Attend>(report.graph, live))
     report.add("program.structure", "the output expression does not use x", {}, "scale x, or add to it");
-  check_count<Scores>(report, live, "score products", 0, 1);
-  check_count<Normalize>(report, live, "normalizations", 1, 1);
-  check_count<Attend>(report, live, "products with the values", 0, 1);
-  check_count<LogSumExp>(report, live, "log-sum-exps", 0, 1);
+  const int heads = report.graph.info().score_heads;
+  const int least = heads == 1 ? 0 : heads;  // those of the first are asked for above
+  check_count<Scores>(report, live, "score products", least, heads);
+  check_count<Normalize>(report, live, "normalizations", heads, heads);
+  check_count<Attend>(report, live, "products with the values", least, heads);
+  check_count<LogSumExp>(report, live, "log-sum-exps", 0, heads);
   for (NodeId id : live) {
     if (as<LogSumExp>(report.graph.node(id)))
       check_operand<Normalize>(report, id, 0, "the log-sum-exp must be that of the weights");
     if (as<RowMax>(report.graph.node(id)))
       check_operand<Normalize>(report, id, 0, "the largest score must be that of the weights");
   }
+  if (report.found.empty()) check_score_heads(report, score_heads(report.graph));
 }
 
 void check_stages(Report& report) {
   const Graph& graph = report.graph;
-  const NodeId attend = live_attend(graph), normalize = live_normalize(graph);
-  check_stage(report, graph.operand(normalize, 0), kScore);
-  check_stage(report, graph.operand(normalize, 1), kMask);
-  if (as<Normalize>(graph.node(normalize))->kind == NormalizeKind::softmax_sink)
-    check_stage(report, graph.operand(normalize, 2), kSink);
-  check_weights(report, graph.operand(attend, 0), normalize);
-  check_transform(report, graph.operand(attend, 1), kValue);
+  const std::vector<ScoreHead> heads = score_heads(graph);
+  for (const ScoreHead& head : heads) {
+    check_stage(report, graph.operand(head.normalize, 0), kScore);
+    if (&head == &heads[0]) check_stage(report, graph.operand(head.normalize, 1), kMask);
+    if (kind_of(graph, head.normalize) == NormalizeKind::softmax_sink)
+      check_stage(report, graph.operand(head.normalize, 2), kSink);
+    check_weights(report, graph.operand(head.attend, 0), head.normalize);
+  }
+  check_transform(report, graph.operand(heads[0].attend, 1), kValue);
   check_stage(report, graph.operand(graph.output("o"), 0), kOutput);
-  for (NodeId id : cone(graph, {graph.operand(normalize, 0)})) {
-    if (!as<Scores>(graph.node(id))) continue;
-    check_transform(report, graph.operand(id, 0), kQuery);
-    check_transform(report, graph.operand(id, 1), kKey);
+  for (const ScoreHead& head : heads) {
+    check_transform(report, graph.operand(head.scores, 0), kQuery);
+    check_transform(report, graph.operand(head.scores, 1), kKey);
   }
 }
 

@@ -135,8 +135,8 @@ TEST_CASE("outputs are o, once, and lse, at most once") {
   twice = graph;
   twice.add(Output{"weights"}, {attend}, at(7, 3));
   CHECK(complaint(twice) ==
-        "spec.attn:7:3: error[program.output]: unknown output \"weights\"; outputs are \"o\", \"lse\" and "
-        "\"max_logit\"");
+        "spec.attn:7:3: error[program.output]: unknown output \"weights\"; outputs are \"o\", \"lse\", "
+        "\"lse2\" and \"max_logit\"");
 }
 
 TEST_CASE("outputs are the attention result and its log-sum-exp") {

@@ -33,30 +33,48 @@ ForwardLowering::ForwardLowering(const Graph& graph, const Target& target, const
   if (masked_) classes_ = classify_tiles(g(), mask_root_);
   program_.shares = around.shares_keys;
   if (!around.data_bounds.empty()) use_data_bounds(around.data_bounds);
-  lower_scores();
+  is_allowed_ = within_keys(masked_ ? mask_root_ : NodeId{});
+  lower_scores("");
+  if (!has_second_head()) return;
+  swap_heads();
+  lower_scores("2");
+  swap_heads();
 }
 
 // -- what the program says ----------------------------------------------------------------------
 
 void ForwardLowering::read_graph() {
   output_root_ = g().operand(g().output("o"), 0);
-  attend_ = find<Attend>(g());
-  normalize_ = find<Normalize>(g());
   has_max_logit_ = g().output("max_logit").valid();
+  const std::vector<ScoreHead> heads = score_heads(g());
+  for (auto head = heads.rbegin(); head != heads.rend(); ++head) {
+    other_ = static_cast<const HeadLowering&>(*this);
+    read_head(*head);
+  }
   value_ = g().operand(attend_, 1);
-  scores_ = find<Scores>(g());
+  mask_root_ = g().operand(normalize_, 1);
+  for (std::uint32_t t = 0; t < g().tensors().size(); ++t)
+    if (g().tensor({t}).role == TensorRole::value) v_tensor_ = {t};
+  masked_ = is_masked(g());
+}
+
+void ForwardLowering::read_head(const ScoreHead& head) {
+  attend_ = head.attend;
+  normalize_ = head.normalize;
+  scores_ = head.scores;
+  q_tensor_ = head.query;
+  k_tensor_ = head.key;
   query_ = g().operand(scores_, 0);
   key_ = g().operand(scores_, 1);
   score_root_ = g().operand(normalize_, 0);
-  mask_root_ = g().operand(normalize_, 1);
   kind_ = std::get<Normalize>(g().node(normalize_).kind).kind;
   if (kind_ == NormalizeKind::softmax_sink) sink_ = g().operand(normalize_, 2);
-  for (std::uint32_t t = 0; t < g().tensors().size(); ++t) {
-    if (g().tensor({t}).role == TensorRole::query) q_tensor_ = {t};
-    if (g().tensor({t}).role == TensorRole::key) k_tensor_ = {t};
-    if (g().tensor({t}).role == TensorRole::value) v_tensor_ = {t};
-  }
-  masked_ = is_masked(g());
+}
+
+void ForwardLowering::swap_heads() {
+  std::swap(static_cast<HeadLowering&>(*this), other_);
+  std::swap(static_cast<HeadTiles&>(plan_), plan_.second);
+  in_second_ = !in_second_;
 }
 
 // The bounds of the query tile at hand, as scalars that the tile classes read.
@@ -78,9 +96,11 @@ void ForwardLowering::use_data_bounds(const std::string& tensor) {
 
 void ForwardLowering::add_params() {
   const auto strides = [&](RowSide side) { return row_map(program_.info.storage, side).strides(); };
-  add_tensor_fields(program_, g().tensor(q_tensor_).name, strides(RowSide::query));
-  for (TensorId id : {k_tensor_, v_tensor_})
-    add_tensor_fields(program_, g().tensor(id).name, strides(RowSide::key));
+  for (const TensorInfo& tensor : g().tensors())
+    if (tensor.role == TensorRole::query || tensor.role == TensorRole::key ||
+        tensor.role == TensorRole::value)
+      add_tensor_fields(program_, tensor.name,
+                        strides(tensor.role == TensorRole::query ? RowSide::query : RowSide::key));
   for (const OutputInfo& output : program_.outputs)
     add_tensor_fields(program_, output.name, strides(RowSide::query));
   for (const TensorInfo& tensor : g().tensors())
@@ -167,20 +187,20 @@ NodeId ForwardLowering::hoist_from(NodeId root, const std::string& prefix) {
   return hoisted.root;
 }
 
-void ForwardLowering::lower_scores() {
+void ForwardLowering::lower_scores(const std::string& suffix) {
   const NodeId s = tile_element(plan_.scores_rows);
   const NodeId with_tile = substitute(g(), score_root_, {{scores_, s}});
   const Peeled peeled = is_softmax() ? peel_factor(g(), with_tile) : Peeled{with_tile};
   factor_ = peeled.factor;
-  score_value_ = hoist_from(peeled.rest, "score");
+  score_value_ = hoist_from(peeled.rest, "score" + suffix);
   score_is_identity_ = score_value_ == s;
-  is_allowed_ = hoist_from(within_keys(masked_ ? mask_root_ : NodeId{}), "mask");
+  if (!in_second_) is_allowed_ = hoist_from(is_allowed_, "mask");
   if (sink_.valid() && program_.shares)  // one share has it
     sink_ = op(ScalarOp::select, {op(ScalarOp::ieq, {scalar("share"), i32(0)}), sink_, f32(-kInfinity)});
-  if (sink_.valid()) sink_ = hoist_from(sink_, "sink");
+  if (sink_.valid()) sink_ = hoist_from(sink_, "sink" + suffix);
   const NodeId weights = substitute(g(), g().operand(attend_, 0), {{normalize_, s}});
   weight_is_identity_ = weights == s;
-  weight_value_ = hoist_from(weights, "weight");
+  weight_value_ = hoist_from(weights, "weight" + suffix);
 }
 
 // mask && j < skv. A bound on j of the row's own, and the end of the keys, is one comparison of the
@@ -370,8 +390,9 @@ void ForwardLowering::finish_rows(Body& body) {
 }
 
 void ForwardLowering::store_rows(Body& body, NodeId first_row) {
-  add(body, Store{plan_.row_sum, "lse", first_row, size(Size::sq), {}});
-  if (has_max_logit_) add(body, Store{plan_.row_max, "max_logit", first_row, size(Size::sq), {}});
+  add(body, Store{plan_.row_sum, in_second_ ? "lse2" : "lse", first_row, size(Size::sq), {}});
+  if (has_max_logit_ && !in_second_)
+    add(body, Store{plan_.row_max, "max_logit", first_row, size(Size::sq), {}});
 }
 
 NodeId ForwardLowering::allowed_keys() {

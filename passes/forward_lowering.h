@@ -8,13 +8,24 @@
 #include <string>
 #include <utility>
 
+#include "ir/score_heads.h"
 #include "passes/expressions.h"
 #include "passes/forward_tiles.h"
 #include "passes/passes.h"
 
 namespace attnfuse {
 
-class ForwardLowering {
+// What a score head computes. Statements are written for one at a time, the current one.
+class HeadLowering {
+ protected:
+  NodeId attend_, normalize_, scores_, query_, key_, score_root_, sink_;
+  NodeId score_value_, weight_value_;
+  TensorId q_tensor_, k_tensor_;
+  bool score_is_identity_ = false, weight_is_identity_ = true;
+  double factor_ = 1;
+};
+
+class ForwardLowering : protected HeadLowering {
  protected:
   ForwardLowering(const Graph& graph, const Target& target, const Schedule& schedule, const Around& around,
                   ForwardTiles plan);
@@ -58,16 +69,20 @@ class ForwardLowering {
   NodeId weight() { return weight_is_identity_ ? tile_element(plan_.scores_rows) : weight_value_; }
   // row_factor = 1 / sum, row_sum = logsumexp; row_max = max_logit where the program has it.
   void finish_rows(Body& body);
-  // Row results, from `first_row` on.
+  // Row results of the current head, from `first_row` on.
   void store_rows(Body& body, NodeId first_row);
   // lower_output.cpp: what the output expression reads beside the rows of `tile`, fetched ahead, where there
   // is room in registers; for schedules whose last product runs meanwhile.
   void fetch_for_output(Body& body, TileId tile);
-  // lower_output.cpp: the output expression over the rows of `tile`, in registers, after their last scaling.
+  // lower_output.cpp: the output expression over the rows of `tile`, in registers, after their last scaling;
+  // `second` holds those of the second score head.
   // Unless `trusted` (invalid: always) holds, elements that are not finite become NaN, whatever the
   // expression.
-  void add_output(Body& body, TileId tile, NodeId first_row, NodeId trusted = {});
+  void add_output(Body& body, TileId tile, NodeId first_row, NodeId trusted = {}, TileId second = {});
   bool has_output() const { return output_root_ != attend_; }
+  bool has_second_head() const { return program_.info.score_heads == 2; }
+  // Makes the other score head the current one, its nodes and tiles.
+  void swap_heads();
   TileId add_tile(Tile tile);
   // The keys that row i may see, as a predicate over i and j; past the end included.
   NodeId allowed_keys();
@@ -76,14 +91,12 @@ class ForwardLowering {
 
   ForwardTiles plan_;
   TileProgram program_;
-  NodeId normalize_, value_, scores_, query_, key_, score_root_, mask_root_, sink_;
-  NodeId attend_, output_root_;
+  NodeId value_, mask_root_, output_root_;
   std::map<NodeId, NodeId> fetched_;  // parts of the output expression, and tile elements that hold them
-  NodeId score_value_, is_allowed_, weight_value_;
-  TensorId q_tensor_, k_tensor_, v_tensor_;
+  NodeId is_allowed_;
+  TensorId v_tensor_;
   TileClasses classes_;
-  bool masked_ = false, score_is_identity_ = false, weight_is_identity_ = true, has_max_logit_ = false;
-  double factor_ = 1;
+  bool masked_ = false, has_max_logit_ = false;
   Body before_, per_tile_, data_bounds_;
 
   bool weights_are_positive() const { return is_softmax() && weight_is_identity_; }
@@ -91,11 +104,12 @@ class ForwardLowering {
 
  private:
   void read_graph();
+  void read_head(const ScoreHead& head);
   void divide_keys(Body& body);
   void use_data_bounds(const std::string& tensor);
   TileId add_vector(const std::string& name, ValueType type, TileAxis axis);
   NodeId hoist_from(NodeId root, const std::string& prefix);
-  void lower_scores();
+  void lower_scores(const std::string& suffix);
   void add_score_value(Body& body);
   // In place of the softmax, where weights are scores: no maximum, and the output needs no scaling on the
   // way.
@@ -104,6 +118,8 @@ class ForwardLowering {
   NodeId within_keys(NodeId mask);
 
   NormalizeKind kind_ = NormalizeKind::softmax;
+  HeadLowering other_;
+  bool in_second_ = false;  // the current head is the second
   Hoister hoister_{program_.expressions};
 };
 

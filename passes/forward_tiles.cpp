@@ -44,17 +44,8 @@ class Planner {
     const TileDim query{Axis::i, "q_begin"}, key{Axis::j, "k_begin"}, dim{Axis::d, ""};
     const TileDim value_dim{Axis::d, columns < info_.v_head_dim ? "value_begin" : ""};
 
-    // Query operands that lie in whole chunks come straight from global memory; others are spread by way of
-    // shared.
-    const FragmentLayout operand =
-        schedule_.query_in_registers ? query_operand_layout(unit_, schedule_, head) : FragmentLayout{};
-    const bool whole_chunks = !operand.registers.empty() && operand.registers[0].axis == TileAxis::col &&
-                              operand.registers[0].stride == 1 &&
-                              operand.registers[0].extent * size_in_bytes(info_.dtype) >= kChunkBytes;
-    if (schedule_.query_in_registers)
-      (whole_chunks ? plan_.query : plan_.query_operand) =
-          registers("q_operand", info_.dtype, block_q, head, query, dim, operand);
-    if (!whole_chunks) plan_.query = shared("q_shared", info_.dtype, block_q, head, query, dim);
+    add_query(plan_, "q", head);
+    if (has_second()) add_query(plan_.second, "q2", head);
     plan_.key = shared("k_shared", info_.dtype, block_k, head, key, dim);
     // Transposed units read values as rows of keys, so that four to eight keys are one access.
     plan_.value = shared("v_shared", info_.dtype, block_k, v_head, key, value_dim, unit_.transposed);
@@ -62,6 +53,7 @@ class Planner {
     if (unit_.opaque) {
       plan_.scores = opaque("s_matrix", DType::f32, block_q, block_k, query, key);
       plan_.output = opaque("o", DType::f32, block_q, v_head, query, value_dim);
+      if (has_second()) plan_.second.output = opaque("o2", DType::f32, block_q, v_head, query, value_dim);
       plan_.scores_shared = shared("s_shared", DType::f32, block_q, block_k, query, key);
       plan_.scores_rows = registers("s", DType::f32, block_q, block_k, query, key, rows);
       plan_.row_factor_shared = shared("row_factor_shared", DType::f32, block_q, 1, query, key);
@@ -69,9 +61,11 @@ class Planner {
       const bool fma = unit_.is_fma();
       plan_.scores = registers("s", DType::f32, block_q, block_k, query, key,
                                fma ? rows : accumulator_layout(unit_, schedule_, block_k));
-      plan_.output = registers(
-          "o", DType::f32, block_q, v_head, query, value_dim,
-          fma ? rows_of_threads(target_, schedule_, v_head) : accumulator_layout(unit_, schedule_, v_head));
+      const FragmentLayout output =
+          fma ? rows_of_threads(target_, schedule_, v_head) : accumulator_layout(unit_, schedule_, v_head);
+      plan_.output = registers("o", DType::f32, block_q, v_head, query, value_dim, output);
+      if (has_second())
+        plan_.second.output = registers("o2", DType::f32, block_q, v_head, query, value_dim, output);
       plan_.scores_rows = plan_.scores;
     }
     const FragmentLayout layout = std::get<FragmentLayout>(plan_.at(plan_.scores_rows).layout);
@@ -81,15 +75,40 @@ class Planner {
       plan_.weights_shared = shared("p_shared", info_.dtype, block_q, block_k, query, key);
 
     const FragmentLayout per_row = vector_along(layout, TileAxis::row);
-    plan_.row_max = registers("row_max", DType::f32, block_q, 1, query, key, per_row);
-    plan_.row_max_before = registers("row_max_before", DType::f32, block_q, 1, query, key, per_row);
-    plan_.row_max_safe = registers("row_max_safe", DType::f32, block_q, 1, query, key, per_row);
-    plan_.row_sum = registers("row_sum", DType::f32, block_q, 1, query, key, per_row);
-    plan_.row_factor = registers("row_factor", DType::f32, block_q, 1, query, key, per_row);
+    const auto vector = [&](const char* name) {
+      return registers(name, DType::f32, block_q, 1, query, key, per_row);
+    };
+    plan_.row_max = vector("row_max");
+    plan_.row_max_before = vector("row_max_before");
+    plan_.row_max_safe = vector("row_max_safe");
+    plan_.row_sum = vector("row_sum");
+    plan_.row_factor = vector("row_factor");
+    if (has_second()) {
+      plan_.second.row_max = vector("row_max_2");
+      plan_.second.row_sum = vector("row_sum_2");
+    }
     return std::move(plan_);
   }
 
  private:
+  bool has_second() const { return info_.score_heads == 2; }
+
+  // Query operands that lie in whole chunks come straight from global memory; others are spread by way of
+  // shared.
+  void add_query(HeadTiles& tiles, const std::string& name, int head) {
+    const TileDim query{Axis::i, "q_begin"}, dim{Axis::d, ""};
+    const int block_q = schedule_.block_q;
+    const FragmentLayout operand =
+        schedule_.query_in_registers ? query_operand_layout(unit_, schedule_, head) : FragmentLayout{};
+    const bool whole_chunks = !operand.registers.empty() && operand.registers[0].axis == TileAxis::col &&
+                              operand.registers[0].stride == 1 &&
+                              operand.registers[0].extent * size_in_bytes(info_.dtype) >= kChunkBytes;
+    if (schedule_.query_in_registers)
+      (whole_chunks ? tiles.query : tiles.query_operand) =
+          registers(name + "_operand", info_.dtype, block_q, head, query, dim, operand);
+    if (!whole_chunks) tiles.query = shared(name + "_shared", info_.dtype, block_q, head, query, dim);
+  }
+
   TileId add(Tile tile) {
     plan_.tiles.push_back(std::move(tile));
     return {int(plan_.tiles.size()) - 1};

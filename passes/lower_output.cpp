@@ -46,13 +46,23 @@ void ForwardLowering::fetch_for_output(Body& body, TileId tile) {
   }
 }
 
-void ForwardLowering::add_output(Body& body, TileId tile, NodeId first_row, NodeId trusted) {
+void ForwardLowering::add_output(Body& body, TileId tile, NodeId first_row, NodeId trusted, TileId second) {
   if (!has_output()) return;
   const NodeId own = tile_element(tile), limit = size(Size::sq);
   const Tile rows = program_.tile(tile);
   const auto& layout = std::get<FragmentLayout>(rows.layout);
   std::map<NodeId, NodeId> known = fetched_;
-  known[attend_] = own;
+  std::map<NodeId, TileId> results{{attend_, tile}};
+  if (second.valid()) {
+    swap_heads();
+    results[attend_] = second;
+    swap_heads();
+  }
+  std::vector<NodeId> attends;
+  for (const auto& [attend, rows_of] : results) {
+    known[attend] = tile_element(rows_of);
+    attends.push_back(attend);
+  }
   // Columns past the head's end add nothing.
   const auto inside = [&](NodeId value, ReduceOp reduce) {
     if (rows.cols == program_.info.v_head_dim) return value;
@@ -60,8 +70,7 @@ void ForwardLowering::add_output(Body& body, TileId tile, NodeId first_row, Node
     return op(ScalarOp::select, {is_inside, value, f32(identity(reduce))});
   };
   int pairs = 0, reductions = 0;
-  const std::vector<NodeId> before =
-      cone(g(), {attend_});  // pairs and sums of queries and keys, among others
+  const std::vector<NodeId> before = cone(g(), attends);  // pairs and sums of queries and keys, among others
   for (NodeId id : cone(g(), {output_root_})) {
     if (std::ranges::find(before, id) != before.end()) continue;
     if (const auto* found = as<Partner>(g().node(id))) {
@@ -69,7 +78,8 @@ void ForwardLowering::add_output(Body& body, TileId tile, NodeId first_row, Node
       Tile other = rows;
       other.name = fmt::format("{}_pair_{}", rows.name, pairs++);
       const bool in_registers = !paired_registers(layout, partner).empty();
-      const PairColumns pair{add_tile(std::move(other)), tile,      partner,
+      const TileId from = results.at(g().operand(id, 0));
+      const PairColumns pair{add_tile(std::move(other)), from,      partner,
                              in_registers ? "" : "o",    first_row, limit};
       add(body, pair);
       known[id] = tile_element(pair.to);

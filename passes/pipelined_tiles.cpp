@@ -71,6 +71,7 @@ bool takes_pages(const Storage& storage, int block_k) {
 
 std::string pipeline_refusal(const Graph& graph, const Target& target) {
   const ProgramInfo& info = graph.info();
+  if (info.score_heads > 1) return "it has room for the scores and the output of one score head, not of two";
   const int head = std::max(info.head_dim, info.v_head_dim);
   const auto refuses = [&](const PipelineRow& row) {
     return head < row.min_head_dim || head > row.max_head_dim || !takes_pages(info.storage, row.block_k);

@@ -182,6 +182,7 @@ std::optional<Rotation> rotation_from_name(std::string_view text) {
 
 std::vector<TensorRole> split_roles(const Graph& graph, Rotation rotation) {
   std::vector<TensorRole> roles;
+  if (graph.info().score_heads > 1) return roles;
   const bool query = rotation == Rotation::query || rotation == Rotation::both;
   const bool key = rotation == Rotation::key || rotation == Rotation::both;
   if (query && has_transform(graph, TensorRole::query)) roles.push_back(TensorRole::query);

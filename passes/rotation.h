@@ -60,8 +60,8 @@ std::span<const RotationInfo> rotations();
 std::string_view name(Rotation rotation);
 std::optional<Rotation> rotation_from_name(std::string_view name);
 
-// The roles that a choice (not automatic) splits off, of those that have a transform. None where storage is
-// not plain: pre-passes know the rows of a batch entry only by its number.
+// The roles that a choice (not automatic) splits off, of those that have a transform. Never keys in pages,
+// of which a call may use little; none with two score heads, whose queries and keys are two tensors each.
 std::vector<TensorRole> split_roles(const Graph& graph, Rotation rotation);
 
 struct CallSizes {

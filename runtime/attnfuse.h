@@ -113,7 +113,8 @@ ATTNFUSE_API void attnfuse_program_release(attnfuse_program* program); /* NULL: 
 
 /* A tensor that calls of a program have: inputs "q" [b,h,sq,d], "k" [b,kv_heads,skv,d], "v"
  * [b,kv_heads,skv,dv], captured tensors as the program declares them, outputs "o" [b,h,sq,dv] and "lse"
- * [b,h,sq]. With a line `storage` in the program these lie otherwise, and it has i32 tensors more:
+ * [b,h,sq]. Differential programs have a second score head: "q2" as "q", "k2" as "k", and output "lse2" as
+ * "lse". With a line `storage` in the program these lie otherwise, and it has i32 tensors more:
  *   ragged          "q", "o" [h,total_q,d], "k", "v" [kv_heads,total_k,d], "lse" [h,total_q];
  *                   "cu_seqlens_q", "cu_seqlens_k" [b+1]: where each sequence starts, and the last one ends
  *   paged(n)        "k", "v" [pages,kv_heads,n,d]; "page_table" [b,max_pages], "seqused_k" [b]: keys in use

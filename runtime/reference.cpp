@@ -5,7 +5,7 @@
 #include <limits>
 #include <optional>
 
-#include "ir/algorithm.h"
+#include "ir/score_heads.h"
 #include "runtime/row_expression.h"
 
 namespace attnfuse {
@@ -34,10 +34,23 @@ class ReferenceRun {
     return {graph_, root, along, length, size_values_, captured_, kNaive};
   }
   double to_storage(double value) const { return kNaive ? round_to(graph_.info().dtype, value) : value; }
-  std::vector<double> transformed(NodeId root, TensorRole role);
+  std::vector<double> transformed(NodeId root, TensorId tensor);
   void softmax(std::span<const double> scores, std::span<const double> allowed, const double* sink);
   void weigh(std::span<const double> scores, std::span<const double> allowed, NormalizeKind kind);
   void attend(const double* values, std::span<const double> allowed);
+
+  // What the loops over rows read of one score head, and the row of results that it leaves.
+  struct Head {
+    std::vector<double> q, k;
+    RowExpression score, weight, lse_value;
+    std::optional<RowExpression> sink;
+    std::vector<double> dots, result;
+    std::vector<double>* lse;  // the output
+  };
+  Head head_of(const ScoreHead& head, NodeId lse, std::vector<double>& to);
+  // weights_, sums_, lse_ and maximum_ of the row at `at`.
+  void attend_row(Head& head, const Position& at, std::size_t query_row, std::size_t first_key,
+                  std::span<const double> allowed, const double* values);
 
   const Graph& graph_;
   const HostTensors& inputs_;
@@ -47,18 +60,17 @@ class ReferenceRun {
   std::vector<double>
       weights_;             // of the current row, where keys are allowed: exp(score - maximum), or scores
   std::vector<Real> sums_;  // of the current row, by d
+  NormalizeKind kind_ = NormalizeKind::softmax;
   Real denominator_ = 0;
   double lse_ = 0;
   double maximum_ = 0;  // of the current row's scores and sink
 };
 
-// The query, key or value tensor [b, heads, length, dim] after its transform.
+// A query, key or value tensor [b, heads, length, dim] after its transform.
 template <class Real>
-std::vector<double> ReferenceRun<Real>::transformed(NodeId root, TensorRole role) {
-  const bool is_query = role == TensorRole::query;
-  const HostTensor* input = nullptr;
-  for (std::size_t id = 0; id < captured_.size(); ++id)
-    if (graph_.tensors()[id].role == role) input = captured_[id];
+std::vector<double> ReferenceRun<Real>::transformed(NodeId root, TensorId tensor) {
+  const bool is_query = graph_.tensor(tensor).role == TensorRole::query;
+  const HostTensor* input = captured_.at(tensor.value);
   ATTNFUSE_CHECK(input, "a program without query, key or value");
   const std::vector<std::int64_t>& shape = input->layout.shape;
   const auto dim = std::size_t(shape[3]);
@@ -149,32 +161,74 @@ void ReferenceRun<Real>::attend(const double* values, std::span<const double> al
 }
 
 template <class Real>
+typename ReferenceRun<Real>::Head ReferenceRun<Real>::head_of(const ScoreHead& head, NodeId lse,
+                                                              std::vector<double>& to) {
+  const bool has_sink = as<Normalize>(graph_.node(head.normalize))->kind == NormalizeKind::softmax_sink;
+  Head result{{},
+              {},
+              expression(graph_.operand(head.normalize, 0), Axis::j, sizes_.skv),
+              expression(graph_.operand(head.attend, 0), Axis::j, sizes_.skv),
+              expression(lse, Axis::d, 1),
+              {},
+              std::vector<double>(std::size_t(sizes_.skv)),
+              std::vector<double>(std::size_t(graph_.info().v_head_dim)),
+              &to};
+  if (has_sink) result.sink = expression(graph_.operand(head.normalize, 2), Axis::d, 1);
+  if (!head.scores.valid()) return result;
+  result.q = transformed(graph_.operand(head.scores, 0), head.query);
+  result.k = transformed(graph_.operand(head.scores, 1), head.key);
+  return result;
+}
+
+template <class Real>
+void ReferenceRun<Real>::attend_row(Head& head, const Position& at, std::size_t query_row,
+                                    std::size_t first_key, std::span<const double> allowed,
+                                    const double* values) {
+  const auto dim = std::size_t(graph_.info().head_dim);
+  const std::size_t keys = allowed.size();
+  if (head.score.reads_leaf())
+    for (std::size_t j = 0; j < keys; ++j)
+      if (allowed[j] != 0)
+        head.dots[j] = double(dot<Real>(&head.q[query_row * dim], &head.k[(first_key + j) * dim], dim));
+  const double* sink = head.sink ? (*head.sink)(at).data() : nullptr;
+  if (kind_ == NormalizeKind::softmax || kind_ == NormalizeKind::softmax_sink)
+    softmax(head.score(at, head.dots), allowed, sink);
+  else
+    weigh(head.score(at, head.dots), allowed, kind_);
+  const std::span<const double> weights = head.weight(at, weights_);
+  for (std::size_t j = 0; j < keys; ++j)
+    if (allowed[j] != 0) weights_[j] = to_storage(weights[j]);
+  attend(values, allowed);
+  std::copy(sums_.begin(), sums_.end(), head.result.begin());
+  head.lse->push_back(head.lse_value(at, {&lse_, 1})[0]);
+}
+
+template <class Real>
 ReferenceOutputs ReferenceRun<Real>::run() {
   const ProgramInfo& info = graph_.info();
-  const NodeId scores = find<Scores>(graph_), normalize = find<Normalize>(graph_),
-               weighted = find<Attend>(graph_);
-  const NodeId o = graph_.output("o"), lse = graph_.output("lse"), max_logit = graph_.output("max_logit");
-  ATTNFUSE_CHECK(normalize.valid() && weighted.valid() && o.valid() && lse.valid(),
+  const std::vector<ScoreHead> score_heads = attnfuse::score_heads(graph_);
+  const NodeId o = graph_.output("o"), max_logit = graph_.output("max_logit");
+  ATTNFUSE_CHECK(!score_heads.empty() && o.valid() && graph_.output("lse").valid(),
                  "a program without outputs");
-  const NormalizeKind kind = as<Normalize>(graph_.node(normalize))->kind;
+  const ScoreHead& first = score_heads[0];
+  kind_ = as<Normalize>(graph_.node(first.normalize))->kind;
 
-  std::vector<double> q, k;
-  if (scores.valid()) q = transformed(graph_.operand(scores, 0), TensorRole::query);
-  if (scores.valid()) k = transformed(graph_.operand(scores, 1), TensorRole::key);
-  const std::vector<double> v = transformed(graph_.operand(weighted, 1), TensorRole::value);
-  RowExpression score = expression(graph_.operand(normalize, 0), Axis::j, sizes_.skv);
-  RowExpression mask = expression(graph_.operand(normalize, 1), Axis::j, sizes_.skv);
-  std::optional<RowExpression> sink;
-  if (kind == NormalizeKind::softmax_sink) sink = expression(graph_.operand(normalize, 2), Axis::d, 1);
-  RowExpression weight = expression(graph_.operand(weighted, 0), Axis::j, sizes_.skv);
-  RowExpression o_value = expression(o, Axis::d, info.v_head_dim), lse_value = expression(lse, Axis::d, 1);
+  ReferenceOutputs outputs{sizes_, {}, {}, {}, {}};
+  std::vector<Head> heads;
+  for (std::size_t n = 0; n < score_heads.size(); ++n)
+    heads.push_back(
+        head_of(score_heads[n], graph_.output(n == 0 ? "lse" : "lse2"), n == 0 ? outputs.lse : outputs.lse2));
+  TensorId value;
+  for (std::uint32_t t = 0; t < graph_.tensors().size(); ++t)
+    if (graph_.tensor({t}).role == TensorRole::value) value = {t};
+  const std::vector<double> v = transformed(graph_.operand(first.attend, 1), value);
+  RowExpression mask = expression(graph_.operand(first.normalize, 1), Axis::j, sizes_.skv);
+  RowExpression o_value = expression(o, Axis::d, info.v_head_dim);
+  for (std::size_t n = 0; n < heads.size(); ++n) o_value.bind(score_heads[n].attend, heads[n].result);
 
-  const auto dim = std::size_t(info.head_dim), v_dim = std::size_t(info.v_head_dim),
-             keys = std::size_t(sizes_.skv);
-  std::vector<double> dots(keys), row(v_dim);
+  const auto v_dim = std::size_t(info.v_head_dim), keys = std::size_t(sizes_.skv);
   weights_.resize(keys);
   sums_.resize(v_dim);
-  ReferenceOutputs outputs{sizes_, {}, {}, {}};
   Position at;
   std::size_t query_row = 0;
   for (at[Axis::b] = 0; at[Axis::b] < sizes_.batch; ++at[Axis::b])
@@ -183,23 +237,11 @@ ReferenceOutputs ReferenceRun<Real>::run() {
       const std::size_t first_key = std::size_t(at[Axis::b] * info.kv_heads + at[Axis::g]) * keys;
       for (at[Axis::i] = 0; at[Axis::i] < sizes_.sq; ++at[Axis::i], ++query_row) {
         const std::span<const double> allowed = mask(at);
-        if (score.reads_leaf())
-          for (std::size_t j = 0; j < keys; ++j)
-            if (allowed[j] != 0)
-              dots[j] = double(dot<Real>(&q[query_row * dim], &k[(first_key + j) * dim], dim));
-        const double* sink_value = sink ? (*sink)(at).data() : nullptr;
-        if (kind == NormalizeKind::softmax || kind == NormalizeKind::softmax_sink)
-          softmax(score(at, dots), allowed, sink_value);
-        else
-          weigh(score(at, dots), allowed, kind);
-        const std::span<const double> weights = weight(at, weights_);
-        for (std::size_t j = 0; j < keys; ++j)
-          if (allowed[j] != 0) weights_[j] = to_storage(weights[j]);
-        attend(v.data() + first_key * v_dim, allowed);
-        std::copy(sums_.begin(), sums_.end(), row.begin());
-        for (double value : o_value(at, row)) outputs.o.push_back(to_storage(value));
-        outputs.lse.push_back(lse_value(at, {&lse_, 1})[0]);
-        if (max_logit.valid()) outputs.max_logit.push_back(maximum_);
+        for (Head& head : heads) {
+          attend_row(head, at, query_row, first_key, allowed, v.data() + first_key * v_dim);
+          if (max_logit.valid() && &head == &heads[0]) outputs.max_logit.push_back(maximum_);
+        }
+        for (double element : o_value(at)) outputs.o.push_back(to_storage(element));
       }
     }
   return outputs;

@@ -18,6 +18,7 @@ struct ReferenceOutputs {
   std::vector<double> o;          // [b,h,sq,v_head_dim]
   std::vector<double> lse;        // [b,h,sq]
   std::vector<double> max_logit;  // [b,h,sq], of programs that have it
+  std::vector<double> lse2;       // [b,h,sq], of programs with a second score head
 };
 
 // Inputs by name: q, k, v and the captured tensors, in plain storage. Diagnostics as check_inputs.

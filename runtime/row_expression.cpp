@@ -91,8 +91,10 @@ void RowExpression::evaluate(Step& step, const Position& at, std::span<const dou
     for (std::size_t x = 0; x < step.values.size(); ++x) step.values[x] = value(x);
   };
   const auto copy_leaf = [&](const auto&) {
-    ATTNFUSE_CHECK(leaf.size() >= step.values.size(), "an expression reads a value that is not at hand");
-    std::copy_n(leaf.begin(), step.values.size(), step.values.begin());
+    const auto bound = bound_.find(step.node);
+    const std::span<const double> row = bound == bound_.end() ? leaf : bound->second;
+    ATTNFUSE_CHECK(row.size() >= step.values.size(), "an expression reads a value that is not at hand");
+    std::copy_n(row.begin(), step.values.size(), step.values.begin());
   };
   std::visit(
       overloaded{

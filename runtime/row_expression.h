@@ -2,6 +2,7 @@
 // and the mask along j. Nodes without the axis are evaluated once a row, nodes of that axis alone once.
 #pragma once
 
+#include <map>
 #include <span>
 #include <vector>
 
@@ -36,6 +37,9 @@ class RowExpression {
   // elementwise (an input, the scores). Valid until the next call.
   std::span<const double> operator()(const Position& at, std::span<const double> leaf = {});
 
+  // What the leaf `node` is instead, read at every call: for expressions of two leaves.
+  void bind(NodeId node, std::span<const double> leaf) { bound_[node] = leaf; }
+
   // Does the value need that leaf?
   bool reads_leaf() const { return reads_leaf_; }
 
@@ -64,6 +68,7 @@ class RowExpression {
   bool in_f32_;
   bool reads_leaf_ = false;
   bool started_ = false;
+  std::map<NodeId, std::span<const double>> bound_;
   std::vector<Step> steps_;  // in execution order; the last one is the root
   std::vector<double> row_;
 };

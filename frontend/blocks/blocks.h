@@ -37,6 +37,7 @@ extern const Block kSilu;
 extern const Block kRetention;
 extern const Block kNone;
 extern const Block kDropout;
+extern const Block kDifferential;
 extern const Block kGated;
 extern const Block kInverseRope;
 extern const Block kMaxLogit;
