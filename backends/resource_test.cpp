@@ -101,6 +101,44 @@ TEST_CASE("values too wide for one workgroup are divided, unless the output need
   }
 }
 
+TEST_CASE("two score heads get a schedule on every target, and wide values are divided or refused") {
+  const auto compiled = [](const Target& target, int values, const char* after) {
+    const auto graph = parse_one(fmt::format(
+        "attention twice {{ heads 2 head_dim 128 v_head_dim {} dtype f16 output differential(0.5) {} }}",
+        values, after));
+    REQUIRE(graph.ok());
+    return compile_to_tiles(*graph, target);
+  };
+  for (const Target& target : all_targets()) {
+    CAPTURE(target.name);
+    for (int values : {64, 128}) {
+      const auto program = compiled(target, values, "output norm");
+      REQUIRE_MESSAGE(program.ok(), (program.ok() ? "" : render(program.errors())));
+      CHECK(fits(footprint(program->info, target, program->schedule), target));
+      CHECK(program->schedule.groups == 0);
+      CHECK(program->value_parts() == 1);
+    }
+    for (int values : {256, 576}) {
+      const auto program = compiled(target, values, "");
+      REQUIRE_MESSAGE(program.ok(), (program.ok() ? "" : render(program.errors())));
+      CHECK(fits(footprint(program->info, target, program->schedule), target));
+      CHECK(program->value_parts() * program->value_columns() >= values);
+    }
+  }
+  const auto target = find_target("cuda:sm_90a");
+  REQUIRE(target.ok());
+  const auto refused = compiled(*target, 256, "output norm");
+  REQUIRE_FALSE(refused.ok());
+  CHECK(render(refused.errors()) ==
+        "<text>:1:11: error[schedule.does-not-fit]: no tile of head_dim 128 (values 256) in f16 fits "
+        "cuda:sm_90a: "
+        "232448 bytes of shared memory, 255 registers\n"
+        "  fix: use a smaller v_head_dim, as each of two score heads keeps an output of that width, or a "
+        "target "
+        "with more registers; values may be wider without transform, and outputs that nothing pairs or sums "
+        "along d");
+}
+
 TEST_CASE("a head dim that no tile can hold is refused with the limit") {
   Target tiny = all_targets().front();
   tiny.shared_bytes = 512;

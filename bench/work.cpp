@@ -111,7 +111,7 @@ double matrix_flops(const Graph& graph, const Sizes& sizes) {
     }
     pairs += double(allowed_pairs(graph, sizes, head));
   }
-  return 2.0 * double(sizes.batch) * pairs * double(info.head_dim + info.v_head_dim);
+  return 2.0 * info.score_heads * double(sizes.batch) * pairs * double(info.head_dim + info.v_head_dim);
 }
 
 std::string svg(const TileMap& map, const std::string& title) {

@@ -46,6 +46,8 @@ TEST_CASE("heads may differ in the pairs they allow") {
   CHECK(allowed_pairs(graph, {1, 10, 10}, 1) == 55);
   CHECK(matrix_flops(graph, {2, 10, 10}) == 2.0 * 2 * 3 * 55 * (16 + 32));
   CHECK(matrix_flops(masked("mask i >= j"), {2, 10, 10}) == 2.0 * 2 * 4 * 55 * (16 + 32));
+  CHECK(matrix_flops(masked("mask i >= j output differential(0.5)"), {2, 10, 10}) ==
+        2.0 * 2 * 2 * 4 * 55 * (16 + 32));
 }
 
 TEST_CASE("a causal map is full below the diagonal, partial on it, empty above") {

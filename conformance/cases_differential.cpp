@@ -77,14 +77,29 @@ std::vector<Case> differential_cases(CaseSet set) {
   Case decode = make_case(causal, {2, 70, 70});
   decode.check = Check::decode;
   cases.push_back(decode);
-  for (const char* form : {"ragged", "paged(16)"}) {
-    Case c = make_case(program("differential", dims,
-                               std::string("storage ") + form + " mask causal output differential(0.5)"),
-                       {0, 0, 0});
-    const std::int64_t queries[] = {19, 40};
-    set_lengths(c, form[0] == 'r' ? std::vector<Lengths>{{queries[0], 33}, {queries[1], 70}, {0, 5}}
-                                  : std::vector<Lengths>{{queries[0], 33}, {queries[0], 70}});
-    cases.push_back(c);
+  // Both heads' keys lie in pages, and all are transformed inside, whatever the storage.
+  for (const char* form : {"ragged", "paged(16)", "ragged, paged(16)"})
+    for (const char* turned : {"", "query rope key rope "}) {
+      Case c = make_case(
+          program("differential", dims,
+                  std::string("storage ") + form + " " + turned + "mask causal output differential(0.5)"),
+          {0, 0, 0});
+      set_lengths(c, form[0] == 'r' ? std::vector<Lengths>{{19, 33}, {40, 70}, {0, 5}}
+                                    : std::vector<Lengths>{{19, 33}, {19, 70}});
+      cases.push_back(c);
+    }
+  // One query row: the heads that share keys are the rows of a tile. Many keys: no shares of them to merge.
+  const std::string grouped =
+      program("differential", dims, "param l : f32[batch, heads] mask causal output differential(l[b, h])");
+  for (std::int64_t keys : {90, 1100}) cases.push_back(make_case(grouped, {2, 1, keys}));
+  // Values that are divided among workgroups, by columns.
+  for (const char* body : {"mask causal output differential(0.5)",
+                           "query rope key rope mask causal output differential(0.5) output x + 0.01 * d"}) {
+    const Dims wide{.heads = 2, .kv_heads = 1, .head_dim = 64, .v_head_dim = 512, .dtype = DType::f16};
+    for (Data data : {Data::normal, Data::poison_seen}) {
+      cases.push_back(make_case(program("differential", wide, body), {1, 40, 70}));
+      cases.back().data = data;
+    }
   }
   return cases;
 }

@@ -33,6 +33,9 @@ constexpr GoldenProgram kPrograms[] = {
     {"packed", "attention packed { heads 4 kv_heads 2 head_dim 64 dtype bf16 storage ragged mask causal }"},
     {"paged",
      "attention paged { heads 4 kv_heads 2 head_dim 64 dtype f16 storage ragged, paged(page_size = 16) }"},
+    {"differential",
+     "attention differential { heads 4 kv_heads 2 head_dim 32 v_head_dim 64 dtype f16 param l : f32[heads] "
+     "mask causal output differential(l) output norm }"},
 };
 // By what find_target takes: a backend alone means its first device's target, which a golden file must not
 // depend on.

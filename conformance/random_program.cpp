@@ -126,6 +126,11 @@ constexpr std::string_view kWeights[] = {
     "x * {f[heads, skv]}[h, j]",    "x * (1 + 0.1 * (i % 2))",
     "x * select(i == j, 0.0, 1.0)",
 };
+constexpr std::string_view kDifferential[] = {
+    "differential(<0.2|-0.8>)",
+    "differential({f[heads]})",
+    "differential(exp(0.3 * {f}) - 0.2 * {f[batch, heads]}[b, h])",
+};
 constexpr std::string_view kOutputs[] = {
     "gated({f[batch, heads, sq, v_head_dim]}[b, h, i, d])",
     "gated({f[batch, heads, sq]}[b, h, i])",
@@ -168,6 +173,7 @@ class Composer {
     const bool has_weights = one_in(5);
     if (has_weights) line("weights", pick(kWeights));
     bool has_output = false;
+    if (one_in(8)) line("output", pick(kDifferential));
     for (int n = std::max(0, int(random_.below(4)) - 1); n > 0; --n)
       if (one_in(2)) {
         line("output", pick(kOutputs));

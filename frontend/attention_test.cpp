@@ -170,6 +170,19 @@ TEST_CASE("every block after the product of the C++ builder reaches the program"
   output clip(8); output gated(gate[b, h, i, d]); output x + 0.5 * i; output max_logit })");
 }
 
+TEST_CASE("a differential program of the C++ builder is the one of the text") {
+  auto by_head = attention("twice", {.heads = 4, .head_dim = 32});
+  const auto lambda = by_head.param("lambda", DType::f32, {Size::heads});
+  check_same(by_head.query(rope({})).mask(causal()).output(differential(lambda)).output(norm({})),
+             R"(attention twice { heads 4 head_dim 32
+  param lambda : f32[heads]
+  query rope; mask causal; output differential(lambda); output norm(rms, eps = 1e-6) })");
+  auto by_number = attention("twice", {.heads = 4, .head_dim = 32});
+  const auto part = by_number.param("part", DType::f32, {});
+  check_same(by_number.output(differential(exp(part()) - 0.2)),
+             "attention twice { heads 4 head_dim 32 param part : f32 output differential(exp(part) - 0.2) }");
+}
+
 TEST_CASE("every mask of the C++ builder reaches the program") {
   auto program = attention("masks", {.heads = 4, .head_dim = 32});
   const auto ids = program.param("ids", DType::i32, {Size::batch, Size::skv});

@@ -27,6 +27,26 @@ struct Mistake {
 
 // clang-format off: as a user sees them
 constexpr Mistake kMistakes[] = {
+    {R"(output differential(0.5) output differential(0.5))",
+     R"(t.attn:3:35: error[output.twice]: a program is differential once
+    output differential(0.5) output differential(0.5)
+                                    ^~~~~~~~~~~~
+  fix: remove one of the lines)"},
+    {R"(output scale(2) output differential(0.5))",
+     R"(t.attn:3:26: error[output.order]: differential takes the attention result itself, not what output lines made
+    output scale(2) output differential(0.5)
+                           ^~~~~~~~~~~~
+  fix: make it the first output line)"},
+    {R"(output differential(j))",
+     R"(t.attn:3:23: error[block.argument-type]: lambda of differential is 'j'; it must be one number for every head
+    output differential(j)
+                        ^
+  fix: use a tensor f32[heads], or an expression of b and h)"},
+    {R"(param q2 : f32[heads] output differential(q2))",
+     R"(t.attn:3:9: error[param.name]: 'q2' already has a meaning and cannot name a tensor
+    param q2 : f32[heads] output differential(q2)
+          ^~
+  fix: choose another name)"},
     {R"(storage ragged, ragged)",
      R"(t.attn:3:19: error[storage.twice]: storage is ragged twice
     storage ragged, ragged

@@ -41,6 +41,7 @@ struct ScheduleRow {
   int min_head_dim, max_head_dim;  // of the larger of head_dim and v_head_dim
   int block_q, block_k, warps;
   bool query_in_registers = false;
+  int score_heads = 1;  // of the programs that it is for
 };
 
 // What a machine with a copy engine and matrix products across warps offers to programs with roles.

@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <fmt/format.h>
+
 #include "ir/analysis.h"
 #include "ir/test_program.h"
 
@@ -159,6 +161,87 @@ TEST_CASE("a program multiplies queries by keys once") {
   CHECK(said.find("error[program.structure]: the program has 2 score products; it needs at most one") !=
         std::string::npos);
   CHECK(said.find("error[program.structure]: the program has 2 normalizations; it needs exactly one") !=
+        std::string::npos);
+}
+
+// Two score heads; the fields are what the second one reads and what is made of both.
+struct Differential {
+  int score_heads = 2;
+  std::uint32_t query = 3, key = 4;  // tensors in order: q, k, v, q2, k2
+  NormalizeKind kind = NormalizeKind::softmax;
+  bool is_masked = false;
+  bool has_scores = true;
+  bool swaps_statistics = false;
+
+  Graph build() const {
+    TestProgram program;
+    program.info.score_heads = score_heads;
+    Graph graph(program.info);
+    for (const char* name : {"q", "k", "v", "q2", "k2"}) {
+      const TensorRole role = name[0] == 'q'   ? TensorRole::query
+                              : name[0] == 'k' ? TensorRole::key
+                                               : TensorRole::value;
+      const bool is_query = role == TensorRole::query;
+      graph.add_tensor({name,
+                        program.info.dtype,
+                        role,
+                        {{Size::batch},
+                         {is_query ? Size::heads : Size::kv_heads},
+                         {is_query ? Size::sq : Size::skv},
+                         {role == TensorRole::value ? Size::v_head_dim : Size::head_dim}},
+                        {},
+                        {},
+                        {}});
+    }
+    const NodeId value = graph.add(Input{{2}}), all = graph.constant(1, ValueType::boolean);
+    const NodeId causal = graph.apply(ScalarOp::ige, {graph.index(Axis::i), graph.index(Axis::j)});
+    const NodeId scores = graph.add(Scores{}, {graph.add(Input{{0}}), graph.add(Input{{1}})});
+    const NodeId others =
+        graph.add(Scores{}, {graph.add(Input{{query}}, {}, at(3, 1)), graph.add(Input{{key}}, {}, at(3, 5))});
+    const NodeId weights = graph.add(Normalize{}, {scores, all});
+    const NodeId other = graph.add(Normalize{kind}, {has_scores ? others : scores, is_masked ? causal : all});
+    const NodeId first = graph.add(Attend{}, {weights, value});
+    const NodeId second = graph.add(Attend{}, {other, value}, at(5, 1));
+    graph.add(Output{"o"}, {graph.apply(ScalarOp::sub, {first, second})});
+    const auto statistics = [&](const char* name, NodeId of) {
+      graph.add(Output{name}, {graph.add(LogSumExp{}, {of})}, at(7, 1));
+    };
+    statistics("lse", swaps_statistics ? other : weights);
+    statistics("lse2", swaps_statistics ? weights : other);
+    return graph;
+  }
+};
+
+TEST_CASE("two score heads have queries and keys of their own, and all else in common") {
+  CHECK(complaint(Differential{}.build()).empty());
+  const auto structure = [](const char* place, const std::string& said) {
+    return fmt::format("spec.attn:{}: error[program.structure]: {}", place, said);
+  };
+  CHECK(complaint(Differential{.is_masked = true}.build()) ==
+        structure("1:11", "both score heads need the same mask, normalization and values"));
+  CHECK(complaint(Differential{.kind = NormalizeKind::retention}.build()) ==
+        structure("1:11", "both score heads need the same mask, normalization and values"));
+  CHECK(complaint(Differential{.query = 0}.build()) == structure("3:1", "\"q\" is read by both score heads"));
+  CHECK(complaint(Differential{.key = 1}.build()) == structure("3:5", "\"k\" is read by both score heads"));
+  CHECK(complaint(Differential{.has_scores = false}.build()) ==
+        structure("1:11", "the program has 1 score products; it needs exactly two"));
+}
+
+TEST_CASE("the outputs lse and lse2 are those of the first and of the second score head") {
+  CHECK(complaint(Differential{.swaps_statistics = true}.build()) ==
+        "spec.attn:7:1: error[program.output]: output \"lse\" must be that of the first score head\n"
+        "spec.attn:7:1: error[program.output]: output \"lse2\" must be that of the second score head");
+  Graph one = TestProgram{}.build();
+  one.add(Output{"lse2"}, {one.operand(one.output("lse"), 0)}, at(7, 1));
+  CHECK(complaint(one) ==
+        "spec.attn:7:1: error[program.output]: output \"lse2\" must be that of the second score head");
+}
+
+TEST_CASE("score heads are one or two, and there are as many queries and keys") {
+  CHECK(complaint(Differential{.score_heads = 3}.build())
+            .find("error[program.score-heads]: score_heads is 3; it is 1 or 2") != std::string::npos);
+  const std::string said = complaint(Differential{.score_heads = 1}.build());
+  CHECK(said.find("error[program.input]: the program has 2 query tensors; it needs exactly one") !=
         std::string::npos);
 }
 

@@ -11,6 +11,7 @@
 #include "frontend/parser.h"
 #include "ir/algorithm.h"
 #include "ir/analysis.h"
+#include "ir/score_heads.h"
 #include "passes/passes.h"
 
 namespace attnfuse {
@@ -81,15 +82,16 @@ struct StageRoot {
 };
 
 std::vector<StageRoot> stages(const Graph& graph) {
-  const NodeId attend = graph.operand(graph.output("o"), 0);
-  const NodeId normalize = graph.operand(attend, 0);
-  const NodeId scores = find<Scores>(graph);
-  std::vector<StageRoot> result{{"query", graph.operand(scores, 0)},
-                                {"key", graph.operand(scores, 1)},
-                                {"value", graph.operand(attend, 1)},
-                                {"score", graph.operand(normalize, 0)},
-                                {"mask", graph.operand(normalize, 1)}};
-  if (graph.operands(normalize).size() == 3) result.push_back({"sink", graph.operand(normalize, 2)});
+  std::vector<StageRoot> result;
+  for (const ScoreHead& head : score_heads(graph)) {
+    result.push_back({"query", graph.operand(head.scores, 0)});
+    result.push_back({"key", graph.operand(head.scores, 1)});
+    result.push_back({"value", graph.operand(head.attend, 1)});
+    result.push_back({"score", graph.operand(head.normalize, 0)});
+    result.push_back({"mask", graph.operand(head.normalize, 1)});
+    if (graph.operands(head.normalize).size() == 3)
+      result.push_back({"sink", graph.operand(head.normalize, 2)});
+  }
   return result;
 }
 

@@ -147,12 +147,13 @@ class Model {
   }
 
   double elements(TensorRole role, double rows) const {
-    return batch_ * (role == TensorRole::query ? info_.heads : info_.kv_heads) * rows * info_.head_dim;
+    const int heads = info_.score_heads * (role == TensorRole::query ? info_.heads : info_.kv_heads);
+    return batch_ * heads * rows * info_.head_dim;
   }
 
   double plain() const {
     const double share = schedule_.groups > 0 ? rates_.pipeline_share : rates_.portable_share;
-    const double scores = tiles_ * schedule_.block_q * schedule_.block_k;
+    const double scores = info_.score_heads * tiles_ * schedule_.block_q * schedule_.block_k;
     const double products =
         2 * scores * (parts() * info_.head_dim + info_.v_head_dim) / (share * rates_.matrix_tflops * 1e12);
     const double values = batch_ * info_.v_head_dim * (info_.kv_heads * skv_ + info_.heads * sq_);

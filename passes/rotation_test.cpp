@@ -165,6 +165,7 @@ TEST_CASE("only choices that differ are in the table") {
   CHECK(count("query rope(theta = 10000)") == 2);
   CHECK(count("key rope(theta = 10000)") == 2);
   CHECK(count(kRope) == 4);
+  CHECK(count((std::string(kRope) + " output differential(0.5)").c_str()) == 1);  // two of each tensor
 }
 
 TEST_CASE("every choice has a name that finds it") {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ir/algorithm.h"
+#include "ir/score_heads.h"
 #include "passes/expressions.h"
 #include "passes/forward_tiles.h"
 #include "passes/passes.h"
@@ -153,9 +154,10 @@ namespace {
 
 // Workgroups can divide the columns of values where each needs only its own: nothing pairs or sums them.
 bool divides_values(const Graph& graph) {
-  const NodeId attend = find<Attend>(graph);
-  if (as<Input>(graph.node(graph.operand(attend, 1))) == nullptr) return false;
-  const std::vector<NodeId> before = cone(graph, {attend});
+  std::vector<NodeId> attends;
+  for (const ScoreHead& head : score_heads(graph)) attends.push_back(head.attend);
+  if (as<Input>(graph.node(graph.operand(attends[0], 1))) == nullptr) return false;
+  const std::vector<NodeId> before = cone(graph, attends);
   return std::ranges::all_of(cone(graph, {graph.operand(graph.output("o"), 0)}), [&](NodeId id) {
     const bool reads_others = as<Partner>(graph.node(id)) || as<Reduce>(graph.node(id));
     return !reads_others || std::ranges::find(before, id) != before.end();
@@ -166,7 +168,8 @@ bool divides_values(const Graph& graph) {
 constexpr int kCommonHeadDim = 256;
 
 // The best tiles for head dims that fit no other way: small steps, and workgroups that divide the values.
-std::optional<Schedule> narrow(const Graph& graph, const Target& target, int vector_bytes) {
+// They leave `room` registers.
+std::optional<Schedule> narrow(const Graph& graph, const Target& target, int vector_bytes, int room) {
   const ProgramInfo& info = graph.info();
   const MatrixUnit& unit = matrix_unit(target, info.dtype);
   const bool has_operands = !unit.is_fma() && !unit.opaque, divides = divides_values(graph);
@@ -187,6 +190,7 @@ std::optional<Schedule> narrow(const Graph& graph, const Target& target, int vec
             if (columns < info.v_head_dim) schedule.value_columns = columns;
             Footprint need = footprint(info, target, schedule);
             if (schedule.block_q > 128 || !fits(need, target)) continue;
+            if (need.registers + room > target.registers_per_thread) continue;
             // What few threads hold of a wide tile on its way.
             need.registers +=
                 block_k * std::max(info.head_dim, columns) * size_in_bytes(info.dtype) / 4 / need.threads;
@@ -200,6 +204,12 @@ std::optional<Schedule> narrow(const Graph& graph, const Target& target, int vec
           }
   return best;
 }
+std::optional<Schedule> narrow(const Graph& graph, const Target& target, int vector_bytes) {
+  // The products of one score head run beside the output of the other.
+  const int room = graph.info().score_heads > 1 ? target.registers_per_thread / 4 : 0;
+  const auto schedule = narrow(graph, target, vector_bytes, room);
+  return schedule || room == 0 ? schedule : narrow(graph, target, vector_bytes, 0);
+}
 
 // The portable schedule: a row of the table, else the best of all that fit.
 std::optional<Schedule> portable(const Graph& graph, const Target& target, int vector_bytes) {
@@ -209,6 +219,7 @@ std::optional<Schedule> portable(const Graph& graph, const Target& target, int v
   for (const ScheduleRow& row : target.schedules) {
     const bool takes = std::ranges::find(row.dtypes, info.dtype) != row.dtypes.end();
     if (!takes || head < row.min_head_dim || head > row.max_head_dim) continue;
+    if (row.score_heads != info.score_heads) continue;
     Schedule schedule = with(target, row.block_k, row.warps, row.block_q / row.warps, vector_bytes);
     schedule.query_in_registers = row.query_in_registers;
     schedule.source = "table";
@@ -227,6 +238,18 @@ std::optional<Schedule> portable(const Graph& graph, const Target& target, int v
         if (!best || value_of(schedule) > value_of(*best)) best = schedule;
       }
   return best ? best : narrow(graph, target, vector_bytes);
+}
+
+// What to do about a program that no tile fits.
+std::string narrower(const Graph& graph) {
+  std::string fix =
+      graph.info().score_heads > 1
+          ? "use a smaller v_head_dim, as each of two score heads keeps an output of that width, "
+            "or a target with more registers"
+          : "use a smaller head_dim or a target with more shared memory";
+  if (!divides_values(graph))
+    fix += "; values may be wider without transform, and outputs that nothing pairs or sums along d";
+  return fix;
 }
 
 }  // namespace
@@ -270,11 +293,7 @@ Result<std::vector<Schedule>> schedule_choices(const Graph& graph, const Target&
       fmt::format("no tile of head_dim {} (values {}) in {} fits {}: {} bytes of shared memory, {} registers",
                   info.head_dim, info.v_head_dim, name(info.dtype), target.name, target.shared_bytes,
                   target.registers_per_thread),
-      info.where,
-      divides_values(graph)
-          ? "use a smaller head_dim or a target with more shared memory"
-          : "use a smaller head_dim or a target with more shared memory; values may be wider "
-            "without transform, and outputs that nothing pairs or sums along d"};
+      info.where, narrower(graph)};
 }
 
 Result<Schedule> choose_schedule(const Graph& graph, const Target& target, int vector_bytes,

@@ -55,6 +55,7 @@ TEST_CASE("what comes after the second product, or is no softmax, is not merged"
   CHECK_FALSE(can_share_keys(parsed("storage ragged, paged(page_size = 16)")));
   CHECK_FALSE(can_share_keys(parsed("output scale(2)")));
   CHECK_FALSE(can_share_keys(parsed("output max_logit")));
+  CHECK_FALSE(can_share_keys(parsed("output differential(0.5)")));
   CHECK_FALSE(can_share_keys(parsed("normalize sigmoid")));
 }
 

@@ -109,4 +109,25 @@ TEST_CASE("kernels that rotate keys on the way do not spill") {
     }
 }
 
+TEST_CASE("two score heads keep their outputs in registers") {
+  constexpr std::string_view kDifferential =
+      "attention card {{ heads 8 kv_heads 2 head_dim 64 v_head_dim {0} dtype {1} query rope key rope "
+      "score scale(1 / sqrt(head_dim)) mask causal output differential(0.5) output norm }}";
+  // Addresses, outside of the products. Without matrix units tiles are as large as fits; twice 128 columns
+  // are half of RDNA 3's registers, and its operands lie in both halves of a wave.
+  constexpr int kAddressBytes = 128;
+  for (const Target& target : targets())
+    for (const int values : {64, 128}) {
+      INFO(target.name, " values of ", values);
+      const Result<Scorecard> card = card_of(target, kDifferential, values, "bf16");
+      if (!present(card)) return;
+      REQUIRE_MESSAGE(card.ok(), render(card.errors()));
+      MESSAGE(fmt::format("two score heads, values of {} {}", values, to_string(*card)));
+      const bool has_matrix_unit = !target.units.front().is_fma();
+      const bool is_tight = !has_matrix_unit || (target.arch == "gfx1100" && values == 128);
+      CHECK(card->scratch_bytes <= (is_tight ? kAddressBytes : 0));
+      CHECK(card->has_matrix_loop == has_matrix_unit);
+    }
+}
+
 }  // namespace attnfuse::hip

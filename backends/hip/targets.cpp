@@ -94,14 +94,22 @@ Target with(Rates rates, Target target) {
 }
 
 // Rows per wave and keys per step: notes of the performance model in the README; 8 waves share each K/V tile.
+// Two score heads keep an output each: fewer rows or keys, and queries in shared memory, where they are wide.
 Target cdna(const std::string& backend, const char* arch, const char* title) {
   Target t = target(backend, arch, title, 64, {mfma()});
-  t.schedules = {{kHalf, 8, 128, 256, 64, 8, true}, {kHalf, 136, 256, 256, 32, 8, true}};
+  t.schedules = {{kHalf, 8, 128, 256, 64, 8, true},
+                 {kHalf, 136, 256, 256, 32, 8, true},
+                 {kHalf, 8, 64, 256, 64, 8, true, 2},
+                 {kHalf, 72, 128, 128, 32, 4, false, 2}};
   return t;
 }
 Target rdna(const std::string& backend, const char* arch, const char* title, MatrixUnit unit) {
   Target t = target(backend, arch, title, 32, {std::move(unit)});
-  t.schedules = {{kHalf, 8, 128, 128, 32, 8, true}, {kHalf, 136, 256, 64, 16, 4}};
+  t.schedules = {{kHalf, 8, 128, 128, 32, 8, true},
+                 {kHalf, 136, 256, 64, 16, 4},
+                 {kHalf, 8, 64, 128, 32, 8, false, 2},
+                 {kHalf, 72, 128, 128, 16, 8, false, 2},
+                 {kHalf, 72, 128, 64, 16, 4, false, 2}};
   return t;
 }
 

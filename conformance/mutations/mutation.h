@@ -34,10 +34,11 @@ struct Mutation {
 };
 
 // By what they break: rows of scores and their sums, which keys are seen, transforms and captured tensors,
-// memory and barriers, programs with roles.
+// two score heads, memory and barriers, programs with roles.
 std::span<const Mutation> row_mutations();
 std::span<const Mutation> mask_mutations();
 std::span<const Mutation> value_mutations();
+std::span<const Mutation> head_mutations();
 std::span<const Mutation> memory_mutations();
 std::span<const Mutation> role_mutations();
 

@@ -105,8 +105,8 @@ std::span<const Mutation> role_mutations() { return kMutations; }
 std::span<const Mutation> mutations() {
   static const std::vector<Mutation> all = [] {
     std::vector<Mutation> joined;
-    for (const auto rows :
-         {row_mutations(), mask_mutations(), value_mutations(), memory_mutations(), role_mutations()})
+    for (const auto rows : {row_mutations(), mask_mutations(), value_mutations(), head_mutations(),
+                            memory_mutations(), role_mutations()})
       joined.insert(joined.end(), rows.begin(), rows.end());
     return joined;
   }();

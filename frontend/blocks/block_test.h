@@ -30,6 +30,8 @@ class StageValues {
 
   // x[d] of the query, key or value row; the score.
   std::vector<double> row = std::vector<double>(16);
+  // What the second score head's weights make of the values, by d.
+  std::vector<double> second_result = std::vector<double>(16);
   double score = 0;
   // Captured tensors, the last index fastest; what they lack is 0 beyond all.
   std::map<std::string, std::vector<double>> tensors;
@@ -72,6 +74,8 @@ class StageValues {
     context.leaf = [&](NodeId id) {
       const Node& node = graph_.node(id);
       if (as<Scores>(node) || as<Normalize>(node)) return score;
+      const bool is_second = as<Attend>(node) && id != find<Attend>(graph_);
+      if (is_second) return second_result[std::size_t(at.d)];
       if (as<Input>(node) || as<Attend>(node)) return row[std::size_t(at.d)];
       At other = at;
       if (as<Reduce>(node)) {

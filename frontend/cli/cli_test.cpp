@@ -186,6 +186,9 @@ TEST_CASE("every example can be shown, drawn and emitted for every backend") {
   }
   CHECK(attnfuse("show llama3_8b --dot").has("digraph"));
   CHECK(attnfuse("show llama3_8b --latex").has("\\begin{aligned}"));
+  CHECK(attnfuse("show diff_transformer --latex").has("k'_{2} &= "));
+  CHECK(attnfuse("explain diff_transformer --target cuda:sm_90a")
+            .has("not hopper: it has room for the scores and the output of one score head, not of two"));
   CHECK(attnfuse("show llama3_8b --time-passes").has(" ms"));
 }
 

@@ -3,8 +3,8 @@
 
 #include "backends/backend.h"
 #include "frontend/cli/command.h"
-#include "ir/algorithm.h"
 #include "ir/analysis.h"
+#include "ir/score_heads.h"
 #include "passes/differentiate.h"
 #include "passes/passes.h"
 
@@ -25,15 +25,20 @@ struct Stage {
 
 std::string latex_text(const Graph& graph) {
   std::string text;
-  const auto line = [&](const char* what, NodeId root) {
+  const auto line = [&](const std::string& what, NodeId root) {
     text += fmt::format("{} &= {} \\\\\n", what, latex(graph, root));
   };
-  const NodeId scores = find<Scores>(graph), normalize = find<Normalize>(graph), attend = find<Attend>(graph);
-  line("q'", graph.operand(scores, 0));
-  line("k'", graph.operand(scores, 1));
-  line("s", graph.operand(normalize, 0));
-  line("m", graph.operand(normalize, 1));
-  line("v'", graph.operand(attend, 1));
+  const std::vector<ScoreHead> heads = score_heads(graph);
+  for (std::size_t n = 0; n < heads.size(); ++n) {
+    const auto named = [&](const char* what) {
+      return heads.size() == 1 ? std::string(what) : fmt::format("{}_{{{}}}", what, n + 1);
+    };
+    line(named("q'"), graph.operand(heads[n].scores, 0));
+    line(named("k'"), graph.operand(heads[n].scores, 1));
+    line(named("s"), graph.operand(heads[n].normalize, 0));
+  }
+  line("m", graph.operand(heads[0].normalize, 1));
+  line("v'", graph.operand(heads[0].attend, 1));
   return "\\begin{aligned}\n" + text + "\\end{aligned}\n";
 }
 
