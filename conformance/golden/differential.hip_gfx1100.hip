@@ -23,6 +23,7 @@ AF_FN float af_from_bits(af_u32 x) { return __builtin_bit_cast(float, x); }
 #define af_rint __builtin_rintf
 #define af_infinity af_from_bits(0x7f800000u)
 AF_FN bool af_is_finite_f32(float x) { return (af_bits(x) & 0x7f800000u) != 0x7f800000u; }
+AF_FN float af_maximum(float a, float b) { return a >= b || a != a ? a : b; }
 AF_FN int af_imin(int a, int b) { return a < b ? a : b; }
 AF_FN int af_imax(int a, int b) { return a > b ? a : b; }
 AF_FN int af_bit_and(int a, int b) { return a & b; }

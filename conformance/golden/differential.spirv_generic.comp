@@ -8,9 +8,11 @@
 #extension GL_EXT_shader_16bit_storage : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_KHR_memory_scope_semantics : require
+#extension GL_EXT_spirv_intrinsics : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 layout(local_size_x = 128) in;
+spirv_execution_mode(capabilities = [4466], 4461, 32);
 
 #define AF_FN
 #define af_u32 uint
@@ -24,6 +26,7 @@ layout(local_size_x = 128) in;
 #define af_rint roundEven
 #define af_infinity af_from_bits(0x7f800000u)
 AF_FN bool af_is_finite_f32(float x) { return (af_bits(x) & 0x7f800000u) != 0x7f800000u; }
+AF_FN float af_maximum(float a, float b) { return a >= b || a != a ? a : b; }
 AF_FN int af_imin(int a, int b) { return a < b ? a : b; }
 AF_FN int af_imax(int a, int b) { return a > b ? a : b; }
 AF_FN int af_bit_and(int a, int b) { return a & b; }
