@@ -231,6 +231,10 @@ Result<Graph> Differentiator::run() {
 
 Result<Graph> differentiate(const Graph& program) {
   if (Diagnostics mistakes = verify(program); !mistakes.empty()) return mistakes;
+  if (program.info().score_heads > 1)
+    return Diagnostic{"gradient.score-heads", "gradients of programs with two score heads are not made",
+                      program.info().where,
+                      "differentiate a program of each head, and subtract what they give"};
   Result<Graph> gradient = Differentiator(program).run();
   if (!gradient) return gradient;
   if (Diagnostics mistakes = verify(*gradient); !mistakes.empty()) return mistakes;

@@ -14,7 +14,7 @@ namespace attnfuse {
 // The gradients of query, key, value and of every captured tensor marked `grad`; simplified, verified.
 // Diagnostics: "gradient.discrete", a wanted gradient that is zero because the tensor is read in masks,
 // comparisons and roundings alone; "gradient.name", a captured tensor called as an upstream one or as an
-// output.
+// output; "gradient.score-heads", of two.
 Result<Graph> differentiate(const Graph& program);
 
 }  // namespace attnfuse

@@ -128,6 +128,11 @@ TEST_CASE("a wanted gradient that can only be zero is a mistake") {
   CHECK(complaint("param n : f32[heads] grad score x + n[h] mask j > n[h]").empty());
 }
 
+TEST_CASE("programs with two score heads are refused") {
+  CHECK(complaint("output differential(0.5)")
+            .find("error[gradient.score-heads]: gradients of programs with two") != std::string::npos);
+}
+
 TEST_CASE("captured tensors may not have the names of gradients") {
   CHECK(complaint("param do : f32[heads] score x + do[h]")
             .find("error[gradient.name]: \"do\" is what the backward "

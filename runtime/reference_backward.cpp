@@ -411,6 +411,7 @@ ReferenceGradients BackwardRun::run() {
 Result<ReferenceGradients> reference_backward(const Graph& graph, const HostTensors& inputs,
                                               const NamedValues& upstream) {
   ATTNFUSE_CHECK(graph.info().storage.is_plain(), "the reference knows no storage forms");
+  ATTNFUSE_CHECK(graph.info().score_heads == 1, "differentiate() refuses programs with two score heads");
   const auto sizes = check_inputs(graph, inputs);
   if (!sizes) return sizes.errors();
   return BackwardRun(graph, inputs, *sizes, upstream).run();
