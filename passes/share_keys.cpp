@@ -13,12 +13,18 @@ constexpr int kThreads = 128;
 
 }  // namespace
 
-bool can_share_keys(const Graph& graph) {
+std::string merge_refusal(const Graph& graph) {
   const NodeKind& normalize = graph.node(find<Normalize>(graph)).kind;
   const NormalizeKind kind = std::get<Normalize>(normalize).kind;
-  const bool is_softmax = kind == NormalizeKind::softmax || kind == NormalizeKind::softmax_sink;
-  return is_softmax && !graph.info().storage.ragged &&
-         graph.operand(graph.output("o"), 0) == find<Attend>(graph) && !graph.output("max_logit").valid();
+  if (kind != NormalizeKind::softmax && kind != NormalizeKind::softmax_sink)
+    return "its weights are no softmax, whose logsumexps say how much of the whole a part is";
+  if (graph.operand(graph.output("o"), 0) != find<Attend>(graph))
+    return "its output lines act on the result over all keys, of which a part knows nothing";
+  return {};
+}
+
+bool can_share_keys(const Graph& graph) {
+  return merge_refusal(graph).empty() && !graph.info().storage.ragged && !graph.output("max_logit").valid();
 }
 
 std::int64_t most_keys(const ProgramInfo& info, const Target& target) {

@@ -7,8 +7,12 @@
 
 namespace attnfuse {
 
-// Whether outputs of shares can be merged: a softmax, and nothing after the second product. Not of ragged
-// queries: outputs of shares are numbered by batch entries.
+// Why outputs over disjoint sets of keys, with their logsumexps, do not give those over all of these keys;
+// empty: they do.
+std::string merge_refusal(const Graph& graph);
+
+// Whether workgroups may divide the keys: what they leave can be merged, and is all of the outputs. Not of
+// ragged queries: outputs of shares are numbered by batch entries.
 bool can_share_keys(const Graph& graph);
 
 // The keys that one workgroup can take on this target, see Target::most_key_elements; 0: any number.

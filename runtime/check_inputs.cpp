@@ -115,18 +115,19 @@ Diagnostics check_bytes(const HostTensors& inputs) {
   return errors;
 }
 
-Result<Sizes> check_tensors(const Graph& graph, bool with_outputs,
+}  // namespace
+
+Result<Sizes> check_tensors(const ProgramInfo& info, std::span<const CallTensor> declared,
                             const std::map<std::string, TensorLayout>& given) {
   Diagnostics errors;
-  CallSizes sizes(graph.info());
+  CallSizes sizes(info);
   std::set<std::string> known;
-  for (const CallTensor& tensor : call_tensors(graph)) {
-    if (tensor.is_output && !with_outputs) continue;
+  for (const CallTensor& tensor : declared) {
     known.insert(tensor.name);
     const auto found = given.find(tensor.name);
     if (found == given.end()) {
       errors.push_back({code(tensor, "missing"),
-                        fmt::format("program '{}' {} the tensor '{}'", graph.info().name,
+                        fmt::format("program '{}' {} the tensor '{}'", info.name,
                                     tensor.is_output ? "writes" : "needs", tensor.name),
                         tensor.where,
                         fmt::format("supply '{}' with dtype {} and shape {}", tensor.name, name(tensor.dtype),
@@ -145,21 +146,21 @@ Result<Sizes> check_tensors(const Graph& graph, bool with_outputs,
   for (const auto& [name, layout] : given)
     if (!known.contains(name))
       errors.push_back({"input.unknown",
-                        fmt::format("program '{}' declares no tensor '{}'", graph.info().name, name),
+                        fmt::format("program '{}' declares no tensor '{}'", info.name, name),
                         {},
                         "remove it, or declare it with param"});
   if (!errors.empty()) return errors;
   return sizes.sizes();
 }
 
-}  // namespace
-
 Result<Sizes> check_inputs(const Graph& graph, const std::map<std::string, TensorLayout>& inputs) {
-  return check_tensors(graph, false, inputs);
+  std::vector<CallTensor> declared = call_tensors(graph);
+  std::erase_if(declared, [](const CallTensor& tensor) { return tensor.is_output; });
+  return check_tensors(graph.info(), declared, inputs);
 }
 
 Result<Sizes> check_call(const Graph& graph, const std::map<std::string, TensorLayout>& tensors) {
-  return check_tensors(graph, true, tensors);
+  return check_tensors(graph.info(), call_tensors(graph), tensors);
 }
 
 Result<Sizes> check_inputs(const Graph& graph, const HostTensors& inputs) {

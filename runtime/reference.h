@@ -2,7 +2,9 @@
 // It knows nothing of tiles, passes or schedules, so that it can judge them.
 #pragma once
 
-#include "ir/graph.h"
+#include <span>
+
+#include "ir/storage.h"
 #include "runtime/tensor.h"
 
 namespace attnfuse {
@@ -31,6 +33,9 @@ Result<Sizes> check_inputs(const Graph& graph, const std::map<std::string, Tenso
 // The same of a whole call, with its outputs (call_tensors): also
 // "output.missing", "output.dtype", "output.shape", "output.stride".
 Result<Sizes> check_call(const Graph& graph, const std::map<std::string, TensorLayout>& tensors);
+// The same of any tensors, in a program's sizes.
+Result<Sizes> check_tensors(const ProgramInfo& info, std::span<const CallTensor> declared,
+                            const std::map<std::string, TensorLayout>& given);
 // Also that each tensor holds the bytes its layout spans: "input.bytes".
 Result<Sizes> check_inputs(const Graph& graph, const HostTensors& inputs);
 

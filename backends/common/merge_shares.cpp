@@ -33,8 +33,9 @@ void TileWriter::write(const MergeShares& s) {
   out_.line("x[c] = 0.0f;");
   out_.close();
   out_.open(each_share);
-  out_.line(fmt::format("const float weight = af_exp({} - base);", lse_of_share));
-  out_.line("if (weight == 0.0f) continue;");
+  out_.line(fmt::format("const float own = {};", lse_of_share));
+  out_.line("if (own == -af_infinity) continue;");
+  out_.line("const float weight = af_exp(own - base);");
   out_.line("sum += weight;");
   const std::string at = row(s.from, entry) + " + d0";
   if (by_chunks)

@@ -11,6 +11,7 @@
 
 #include "runtime/attnfuse.h"
 #include "runtime/executable.h"
+#include "runtime/merge.h"
 
 struct attnfuse_device {
   attnfuse::Machine machine;
@@ -21,6 +22,8 @@ struct attnfuse_device {
 
 struct attnfuse_program {
   std::shared_ptr<attnfuse::Executable> executable;
+  std::mutex mutex = {};  // of what follows
+  std::shared_ptr<attnfuse::Merge> merge = {};
 };
 
 namespace attnfuse::capi {

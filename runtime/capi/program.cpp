@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "frontend/parser.h"
+#include "runtime/capi/call.h"
 #include "runtime/capi/handles.h"
 #include "runtime/reference.h"
 
@@ -13,102 +14,21 @@ using namespace attnfuse::capi;
 
 namespace {
 
-constexpr DType kDTypes[] = {DType::f16, DType::bf16, DType::f32, DType::i32, DType::boolean};  // by number
-static_assert(kMaxRank == ATTNFUSE_MAX_RANK);
-
 // Sizes of the first version's structs.
-constexpr std::size_t kOptionsSize = sizeof(attnfuse_options), kCallSize = sizeof(attnfuse_call),
-                      kTensorInfoSize = sizeof(attnfuse_tensor_info),
+constexpr std::size_t kOptionsSize = sizeof(attnfuse_options), kTensorInfoSize = sizeof(attnfuse_tensor_info),
                       kKernelInfoSize = sizeof(attnfuse_kernel_info);
 
-attnfuse_status wrong_size(const char* function, const char* type, std::size_t size) {
-  return bad_argument(
-      fmt::format("{}: struct_size of {} is {}; set it to sizeof({})", function, type, size, type));
-}
-
-BoundTensor bound_tensor(const attnfuse_tensor& tensor) {
-  BoundTensor result;
-  result.address = reinterpret_cast<std::uintptr_t>(tensor.data);
-  result.dtype = kDTypes[std::size_t(tensor.dtype)];
-  result.rank = tensor.rank;
-  std::ranges::copy(tensor.shape, result.shape.begin());
-  std::ranges::copy(tensor.strides, result.strides.begin());
-  return result;
-}
-
-// A call whose struct and tensors are well formed, its tensors in the program's order.
-class Call {
- public:
-  // Keeps the words when there is something wrong.
-  attnfuse_status read(const char* function, attnfuse_program* program, const attnfuse_call* call) {
-    if (!program || !call)
-      return bad_argument(fmt::format("{}: {} is null", function, program ? "call" : "program"));
-    if (!read_struct(call, kCallSize, call_)) return wrong_size(function, "attnfuse_call", call->struct_size);
-    if (!call_.tensors && call_.tensor_count > 0)
-      return bad_argument(fmt::format("{}: tensors is null", function));
-    for (std::size_t n = 0; n < call_.tensor_count; ++n)
-      if (const auto status = check(function, n); status != ATTNFUSE_OK) return status;
-    return sort(*program->executable);
-  }
-
-  std::span<const BoundTensor> tensors() const { return tensors_; }
-  LaunchSite site() const {
-    return {call_.stream, reinterpret_cast<std::uintptr_t>(call_.workspace), call_.workspace_bytes};
-  }
-
- private:
-  attnfuse_status check(const char* function, std::size_t index) const {
-    const attnfuse_tensor& tensor = call_.tensors[index];
-    if (!tensor.name) return bad_argument(fmt::format("{}: tensor {} has no name", function, index));
-    if (tensor.dtype < 0 || std::size_t(tensor.dtype) >= std::size(kDTypes))
-      return bad_argument(
-          fmt::format("{}: tensor '{}' has dtype {}, which is none", function, tensor.name, tensor.dtype));
-    if (tensor.rank < 0 || tensor.rank > ATTNFUSE_MAX_RANK)
-      return bad_argument(fmt::format("{}: tensor '{}' has rank {}, the limit is {}", function, tensor.name,
-                                      tensor.rank, ATTNFUSE_MAX_RANK));
-    return ATTNFUSE_OK;
-  }
-
-  attnfuse_status sort(const Executable& executable) {
-    const std::vector<std::string>& names = executable.tensor_names();
-    tensors_.clear();
-    for (std::size_t n = 0; n < names.size(); ++n) {
-      const attnfuse_tensor* found = find(names[n], n);
-      if (!found) return wrong_names(executable);
-      tensors_.push_back(bound_tensor(*found));
-    }
-    return call_.tensor_count == names.size() ? ATTNFUSE_OK : wrong_names(executable);
-  }
-
-  // Mostly the caller's order is the program's.
-  const attnfuse_tensor* find(const std::string& name, std::size_t likely) const {
-    if (likely < call_.tensor_count && name == call_.tensors[likely].name) return &call_.tensors[likely];
-    for (std::size_t n = 0; n < call_.tensor_count; ++n)
-      if (name == call_.tensors[n].name) return &call_.tensors[n];
-    return nullptr;
-  }
-
-  attnfuse_status wrong_names(const Executable& executable) const {
-    std::map<std::string, TensorLayout> layouts;
-    for (std::size_t n = 0; n < call_.tensor_count; ++n) {
-      const attnfuse_tensor& tensor = call_.tensors[n];
-      const auto rank = std::size_t(tensor.rank);
-      const TensorLayout layout{kDTypes[std::size_t(tensor.dtype)],
-                                {tensor.shape, tensor.shape + rank},
-                                {tensor.strides, tensor.strides + rank}};
-      if (!layouts.emplace(tensor.name, layout).second)
-        return fail(ATTNFUSE_BAD_TENSOR, fmt::format("tensor '{}' is given twice", tensor.name));
-    }
+// A call of the program.
+attnfuse_status read_call(const char* function, attnfuse_program* program, const attnfuse_call* call,
+                          Call& to) {
+  if (!program) return bad_argument(fmt::format("{}: program is null", function));
+  const Executable& executable = *program->executable;
+  return to.read(function, call, executable.tensor_names(), [&](const TensorLayouts& layouts) -> Status {
     const auto sizes = check_call(executable.graph(), layouts);
-    ATTNFUSE_CHECK(!sizes, "tensors of other names than the program's are no call of it");
-    return fail(sizes.errors());
-  }
-
-  attnfuse_call call_{};
-  static thread_local std::vector<BoundTensor> tensors_;  // kept, so that a launch allocates nothing
-};
-
-thread_local std::vector<BoundTensor> Call::tensors_;
+    if (!sizes) return sizes.errors();
+    return Unit{};
+  });
+}
 
 }  // namespace
 
@@ -146,7 +66,7 @@ attnfuse_status attnfuse_tensor_at(const attnfuse_program* program, size_t index
     const CallTensor& tensor = tensors[index];
     attnfuse_tensor_info found{};
     found.name = program->executable->tensor_names()[index].c_str();
-    found.dtype = attnfuse_dtype(std::ranges::find(kDTypes, tensor.dtype) - kDTypes);
+    found.dtype = attnfuse_dtype(std::ranges::find(kDTypes, tensor.dtype) - std::begin(kDTypes));
     found.rank = std::int32_t(tensor.shape.size());
     found.is_output = tensor.is_output;
     const ProgramInfo& compiled_in = program->executable->graph().info();
@@ -163,10 +83,10 @@ attnfuse_status attnfuse_tensor_at(const attnfuse_program* program, size_t index
 
 attnfuse_status attnfuse_supports(attnfuse_program* program, const attnfuse_call* call) {
   return guarded([&] {
-    Call read;
-    if (const auto status = read.read("attnfuse_supports", program, call); status != ATTNFUSE_OK)
+    Call given;
+    if (const auto status = read_call("attnfuse_supports", program, call, given); status != ATTNFUSE_OK)
       return status;
-    const auto sizes = program->executable->supports(read.tensors());
+    const auto sizes = program->executable->supports(given.tensors());
     return sizes ? ATTNFUSE_OK : fail(sizes.errors());
   });
 }
@@ -174,11 +94,12 @@ attnfuse_status attnfuse_supports(attnfuse_program* program, const attnfuse_call
 attnfuse_status attnfuse_workspace_bytes(attnfuse_program* program, const attnfuse_call* call,
                                          size_t* bytes) {
   return guarded([&] {
-    Call read;
+    Call given;
     if (!bytes) return bad_argument("attnfuse_workspace_bytes: bytes is null");
-    if (const auto status = read.read("attnfuse_workspace_bytes", program, call); status != ATTNFUSE_OK)
+    if (const auto status = read_call("attnfuse_workspace_bytes", program, call, given);
+        status != ATTNFUSE_OK)
       return status;
-    const auto sizes = program->executable->supports(read.tensors());
+    const auto sizes = program->executable->supports(given.tensors());
     if (!sizes) return fail(sizes.errors());
     const auto needed = program->executable->workspace_bytes(*sizes);
     if (!needed) return fail(needed.errors());
@@ -189,9 +110,10 @@ attnfuse_status attnfuse_workspace_bytes(attnfuse_program* program, const attnfu
 
 attnfuse_status attnfuse_launch(attnfuse_program* program, const attnfuse_call* call) {
   return guarded([&] {
-    Call read;
-    if (const auto status = read.read("attnfuse_launch", program, call); status != ATTNFUSE_OK) return status;
-    const auto status = program->executable->launch(read.tensors(), read.site());
+    Call given;
+    if (const auto status = read_call("attnfuse_launch", program, call, given); status != ATTNFUSE_OK)
+      return status;
+    const auto status = program->executable->launch(given.tensors(), given.site());
     return status ? ATTNFUSE_OK : fail(status.errors());
   });
 }
@@ -199,11 +121,11 @@ attnfuse_status attnfuse_launch(attnfuse_program* program, const attnfuse_call* 
 attnfuse_status attnfuse_kernels(attnfuse_program* program, const attnfuse_call* call,
                                  attnfuse_kernel_info* kernels, size_t capacity, size_t* count) {
   return guarded([&] {
-    Call read;
+    Call given;
     if (!count) return bad_argument("attnfuse_kernels: count is null");
-    if (const auto status = read.read("attnfuse_kernels", program, call); status != ATTNFUSE_OK)
+    if (const auto status = read_call("attnfuse_kernels", program, call, given); status != ATTNFUSE_OK)
       return status;
-    const auto plan = program->executable->plan_for(read.tensors());
+    const auto plan = program->executable->plan_for(given.tensors());
     if (!plan) return fail(plan.errors());
     const std::vector<Step>& steps = (*plan)->steps;
     const std::size_t filled = kernels ? std::min(capacity, steps.size()) : 0;

@@ -23,6 +23,7 @@ constexpr Row kStatuses[] = {
     {"driver.", ATTNFUSE_NO_DEVICE},
     {"backend.compiled-out", ATTNFUSE_NO_DEVICE},
     {"toolkit.missing", ATTNFUSE_NO_TOOLKIT},
+    {"merge.", ATTNFUSE_BAD_PROGRAM},
     {"schedule.", ATTNFUSE_UNSUPPORTED},
     {"device.out-of-memory", ATTNFUSE_OUT_OF_MEMORY},
 };
