@@ -167,17 +167,17 @@ ATTNFUSE_API attnfuse_status attnfuse_launch(attnfuse_program* program, const at
 
 /* Outputs of the program over parts of the keys become its outputs over all of these keys: for keys that lie
  * on several devices, or come one set after the other (context parallelism). Tensors of the call, in the
- * program's dtype and f32; of ragged programs without b, and with total_q for sq: "o_parts"
- * [b,parts,h,sq,dv], "lse_parts" [b,parts,h,sq]   "o" and "lse" of calls over disjoint sets of keys "o"
- * [b,h,sq,dv], "lse" [b,h,sq]                           of all; they do not overlap the parts Strides are
- * free, as in calls: calls may write their part in place, and parts may be the outermost axis. How parts are
- * grouped and in which order they are merged does not matter, up to rounding. A row with lse = -inf is that
- * of a part without keys: it changes nothing, and its o may hold anything; where all parts have it, o is 0
- * and lse -inf. Where an lse is NaN or +inf, the row is NaN; where an o is not finite, so is that element.
- * Programs: softmax without output lines, max_logit excepted, which is not merged. A sink counts once for
- * each part that has it: give it to one call, and -inf to the others. Scores and masks of a call count keys
- * from its first one. Asynchronous; workspace does not matter. Can be recorded after a merge of the same
- * alignment. */
+ * program's dtype and f32; of ragged programs without b, and with total_q for sq:
+ *   "o_parts" [b,parts,h,sq,dv], "lse_parts" [b,parts,h,sq]   outputs of calls over disjoint sets of keys
+ *   "o" [b,h,sq,dv], "lse" [b,h,sq]                           those of all; they do not overlap the parts
+ * Strides are free, as in calls: calls may write their part in place, and parts may be the outermost axis.
+ * How parts are grouped and in which order they are merged does not matter, up to rounding. A row with lse =
+ * -inf is that of a part without keys: it changes nothing, and its o may hold anything; where all parts have
+ * it, o is 0 and lse -inf. Where an lse is NaN or +inf, the row is NaN; where an o is not finite, so is that
+ * element. Programs: softmax without output lines, max_logit excepted, which is not merged. A sink counts
+ * once for each part that has it: give it to one call, and -inf to the others. Scores and masks of a call
+ * count keys from its first one. Asynchronous; workspace does not matter. Can be recorded after a merge of
+ * the same alignment. */
 ATTNFUSE_API attnfuse_status attnfuse_merge(attnfuse_program* program, const attnfuse_call* call);
 
 /* A kernel that a call launches; numbers are -1 where the assembler does not report them. */
