@@ -42,7 +42,7 @@ std::vector<ScoreHead> score_heads(const Graph& graph) {
     }
     heads.push_back(head);
   }
-  std::ranges::stable_sort(heads, {}, &ScoreHead::query);
+  std::ranges::sort(heads, {}, [](const ScoreHead& head) { return std::pair(head.query, head.attend); });
   return heads;
 }
 
