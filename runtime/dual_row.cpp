@@ -14,11 +14,7 @@ bool is_leaf(const Node& node) {
   return !is_elementwise(node) && !as<Partner>(node) && !as<Reduce>(node) && !as<Output>(node);
 }
 
-std::int64_t extent_of(const Extent& extent, const SizeValues& sizes) {
-  const Size* size = std::get_if<Size>(&extent.value);
-  return size ? sizes[*size] : std::get<std::int64_t>(extent.value);
-}
-
+// Not those of row_expression.h: the two are held against each other.
 std::size_t mate(const Partner& partner, std::size_t d) {
   const auto count = std::size_t(partner.count);
   if (d >= count) return d;
@@ -26,7 +22,7 @@ std::size_t mate(const Partner& partner, std::size_t d) {
   return (d + count / 2) % count;
 }
 
-double combined(ReduceOp op, double a, double b) {
+double reduced_onto(ReduceOp op, double a, double b) {
   switch (op) {
     case ReduceOp::sum:
       return a + b;
@@ -100,7 +96,7 @@ void DualRow::evaluate(Step& step, const Position& at, const Leaves& leaves) {
   if (const auto* reduce = as<Reduce>(node)) {
     double result = identity(reduce->op);
     for (std::size_t x = 0; x < length_; ++x)
-      result = combined(reduce->op, result, value(step.operands[0], x));
+      result = reduced_onto(reduce->op, result, value(step.operands[0], x));
     step.values[0] = result;
     return;
   }

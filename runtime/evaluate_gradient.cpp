@@ -29,13 +29,6 @@ struct Values {
   }
 };
 
-std::int64_t mate(const Partner& partner, std::int64_t d) {
-  if (d >= partner.count) return d;
-  const std::int64_t half = partner.count / 2;
-  if (partner.pairs == RotaryPairs::interleaved) return d ^ 1;
-  return d < half ? d + half : d - half;
-}
-
 class GradientRun {
  public:
   GradientRun(const Graph& graph, const HostTensors& inputs, const NamedValues& rows, const Sizes& sizes)
@@ -78,10 +71,7 @@ class GradientRun {
     }
     ATTNFUSE_CHECK(false, "not an axis");
   }
-  std::int64_t extent(const Extent& extent) const {
-    const Size* size = std::get_if<Size>(&extent.value);
-    return size ? sizes_[*size] : std::get<std::int64_t>(extent.value);
-  }
+  std::int64_t extent(const Extent& extent) const { return extent_of(extent, sizes_); }
   std::int64_t row_length(NodeId id) const { return sizes_[row_size(graph_, id)]; }
   Axes axes(NodeId id) const { return graph_.node(id).axes; }
   const Values& value(NodeId id, int operand) const { return values_[graph_.operand(id, operand).value]; }
@@ -144,7 +134,7 @@ class GradientRun {
                           },
                           [&](const Partner& partner) {
                             return computed(id, [&](Position at) {
-                              at[Axis::d] = mate(partner, at[Axis::d]);
+                              at[Axis::d] = std::int64_t(partner_of(partner, std::size_t(at[Axis::d])));
                               return value(id, 0)(at);
                             });
                           },
@@ -222,20 +212,8 @@ class GradientRun {
     const std::int64_t length = row_length(graph_.operand(id, 0));
     return computed(id, [&](Position at) {
       double result = identity(op);
-      for (at[Axis::d] = 0; at[Axis::d] < length; ++at[Axis::d]) {
-        const double element = value(id, 0)(at);
-        switch (op) {
-          case ReduceOp::sum:
-            result += element;
-            break;
-          case ReduceOp::max:
-            result = std::fmax(result, element);
-            break;
-          case ReduceOp::maximum:
-            result = std::isnan(result) || element <= result ? result : element;
-            break;
-        }
-      }
+      for (at[Axis::d] = 0; at[Axis::d] < length; ++at[Axis::d])
+        result = combined(op, result, value(id, 0)(at));
       return result;
     });
   }

@@ -26,6 +26,8 @@ std::vector<NodeId> needed(const Graph& graph, NodeId root) {
   return nodes;
 }
 
+}  // namespace
+
 std::size_t partner_of(const Partner& partner, std::size_t d) {
   const auto count = std::size_t(partner.count);
   if (d >= count) return d;
@@ -43,7 +45,17 @@ std::int64_t extent_of(const Extent& extent, const SizeValues& sizes) {
                     extent.value);
 }
 
-}  // namespace
+double combined(ReduceOp op, double so_far, double value) {
+  switch (op) {
+    case ReduceOp::sum:
+      return so_far + value;
+    case ReduceOp::max:
+      return std::fmax(so_far, value);
+    case ReduceOp::maximum:
+      return std::isnan(value) || so_far < value ? value : so_far;
+  }
+  ATTNFUSE_CHECK(false, "not a reduction");
+}
 
 SizeValues size_values(const ProgramInfo& info, const Sizes& sizes) {
   return {{sizes.batch, info.heads, info.kv_heads, sizes.sq, sizes.skv, info.head_dim, info.v_head_dim}};
@@ -157,18 +169,8 @@ double RowExpression::gathered(const Step& step, TensorId id, std::size_t x) con
 double RowExpression::reduced(const Step& step, ReduceOp op) const {
   double result = identity(op);
   for (std::size_t x = 0; x < length_; ++x) {
-    const double value = element(step, 0, x);
-    switch (op) {
-      case ReduceOp::sum:
-        result = in_f32_ ? double(float(result) + float(value)) : result + value;
-        break;
-      case ReduceOp::max:
-        result = std::fmax(result, value);
-        break;
-      case ReduceOp::maximum:
-        result = std::isnan(value) ? value : result < value ? value : result;
-        break;
-    }
+    result = combined(op, result, element(step, 0, x));
+    if (in_f32_) result = double(float(result));
   }
   return result;
 }

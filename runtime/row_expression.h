@@ -22,6 +22,11 @@ struct SizeValues {
   std::int64_t operator[](Size size) const { return value[std::size_t(size)]; }
 };
 SizeValues size_values(const ProgramInfo& info, const Sizes& sizes);
+std::int64_t extent_of(const Extent& extent, const SizeValues& sizes);
+
+// The column that is paired with d, and one more value onto a reduction.
+std::size_t partner_of(const Partner& partner, std::size_t d);
+double combined(ReduceOp op, double so_far, double value);
 
 // Captured tensors of a graph by TensorId; constant tables need no entry.
 using CapturedTensors = std::vector<const HostTensor*>;
